@@ -50,9 +50,9 @@ func (c *Cloud) adminHandler(address string) http.Handler {
 		mux.Handle(pattern, h)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A web page in a browser must not change the cloud. It can send requests to loopback, but
-		// only with its own host name, or with a content type other than JSON. So this check
-		// refuses other host names, and readAdmin refuses other content types.
+		// A web page in a browser must not change the cloud. The page can send two kinds of
+		// requests to loopback. One kind has the page's host name in the header Host: this check
+		// refuses it. The other kind has a content type other than JSON: readAdmin refuses it.
 		if r.Host != address {
 			writeAdmin(w, http.StatusForbidden, adminError{Error: "the admin API answers to " + address + " only"})
 			return

@@ -38,20 +38,20 @@ func TestAdmin(t *testing.T) {
 
 	var got []string
 	step := func() { got = append(got, w.Assume(t, transport, arn, token)) }
-	step() // no account
+	step() // STS refuses: the account does not exist
 	must.Succeed(t, admin.AWS().AddAccount(ctx, aws.Account{ID: third}))
 	must.Succeed(t, admin.AWS().PutOIDCProvider(ctx, third, aws.OIDCProvider{URL: issuer.URL(), ClientIDs: []string{audience}}))
-	step() // issuer unreachable
+	step() // STS refuses: the issuer cannot be reached
 	must.Succeed(t, admin.PutIssuer(ctx, oidc.Static{URL: issuer.URL(), JWKS: issuer.JWKS()}))
-	step() // no role
+	step() // STS refuses: the role does not exist
 	must.Succeed(t, admin.AWS().PutRole(ctx, third, role))
-	step() // granted
+	step() // STS gives credentials
 	must.Succeed(t, admin.AWS().PutTrustPolicy(ctx, third, "job", []byte(strings.Replace(string(role.TrustPolicy), `:sub":"job"`, `:sub":"other"`, 1))))
-	step() // revoked
+	step() // STS refuses: the trust policy names another subject
 	must.Succeed(t, admin.AWS().PutRole(ctx, third, role))
 	id, err := admin.AddFault(ctx, fault.Fault{Service: "sts", Kind: fault.Throttle, Delay: time.Millisecond})
 	must.Succeed(t, err)
-	step() // throttled
+	step() // STS throttles the request because of the fault
 	faults, err := admin.Faults(ctx)
 	must.Succeed(t, err)
 	if diff := cmp.Diff([]fault.Fault{{ID: id, Service: "sts", Kind: fault.Throttle, Delay: time.Millisecond}}, faults); diff != "" {
@@ -59,15 +59,15 @@ func TestAdmin(t *testing.T) {
 	}
 	must.Succeed(t, admin.RemoveFault(ctx, id))
 	must.Succeed(t, admin.SetQuotas(ctx, []fault.Quota{{Service: "sts", PerSecond: 0.001, Burst: 1}}))
-	step() // granted
-	step() // over quota
+	step() // STS gives credentials
+	step() // STS throttles the request because of the quota
 	must.Succeed(t, admin.SetQuotas(ctx, nil))
 	must.Succeed(t, admin.ClearFaults(ctx))
 	must.Succeed(t, admin.AWS().DeleteRole(ctx, third, "job"))
-	step() // no role
+	step() // STS refuses: the role was deleted
 	must.Succeed(t, admin.AWS().PutRole(ctx, third, role))
 	must.Succeed(t, admin.AWS().DeleteOIDCProvider(ctx, third, issuer.URL()))
-	step() // no provider
+	step() // STS refuses: the account no longer has an OIDC provider
 	want := []string{
 		"InvalidIdentityToken", "IDPCommunicationError", "AccessDenied", "", "AccessDenied", "Throttling", "", "Throttling", "AccessDenied",
 		"InvalidIdentityToken",
@@ -129,8 +129,8 @@ func TestAdminRefuses(t *testing.T) {
 		if errors.Is(tt.err, setting.ErrNotFound) != (tt.status == http.StatusNotFound) {
 			t.Errorf("%s: %v is wrong about what exists", name, tt.err)
 		}
-		// A refusal wraps a setting.Error unless its status is 404. Its message contains the text
-		// of the setting.Error.
+		// Each of these refusals, except a 404, wraps a setting.Error. The message of the refusal
+		// contains the text of that error.
 		if e, ok := errors.AsType[*setting.Error](tt.err); ok == (tt.status == http.StatusNotFound) || (ok && !strings.Contains(refusal.Message, e.Error())) {
 			t.Errorf("%s: %v holds %v", name, tt.err, e)
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/internal/rig"
 )
 
-// TestCloseEndsEverything checks that a synctest bubble can end at once after the cloud is closed,
-// even if a client has not read an answer. Close must end the connection, because such a client
-// closes it only later.
+// TestCloseEndsEverything checks that a synctest bubble can end as soon as the cloud is closed. A
+// client that has not read its answer closes the connection only later. So Close must end the
+// connection.
 func TestCloseEndsEverything(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // child is a program that has no code for the local cloud. It uses AWS's SDK with its default
-// credential chain, and sends plain GETs to a host on the internet.
+// credential chain. It also sends plain GETs to a host on the internet.
 func child(ctx context.Context) error {
 	cfg, err := config.LoadDefaultConfig(ctx)
 	if err != nil {

@@ -32,9 +32,9 @@ type Admin struct {
 	Client *http.Client
 }
 
-// AdminError says that the cloud refused a request. Like the errors of the cloud's own methods, it
-// wraps [setting.ErrNotFound] if the object to change does not exist, and a [*setting.Error] if a
-// setting is invalid.
+// AdminError says that the cloud refused a request. It wraps [setting.ErrNotFound] if the object to
+// change does not exist. It wraps a [*setting.Error] if a setting is invalid. The errors of the
+// cloud's own methods do the same.
 type AdminError struct {
 	// Status is the HTTP status.
 	Status int

@@ -195,15 +195,16 @@ func (c *Cloud) PutIssuer(s oidc.Static) error {
 
 // part is the local cloud of one cloud provider, such as AWS.
 type part struct {
-	// service returns the service of a host, or nil if the part has no such host. The host is a DNS
-	// name in lower case without port.
+	// service returns the provider's service at a host, or nil if the provider has no such host.
+	// The host is a DNS name in lower case without port.
 	service func(host string) service.Service
-	// changes are the routes of the admin API that change the part.
+	// changes are the routes of the admin API for changes to this provider's cloud.
 	changes map[string]func(*http.Request) error
 }
 
-// newPart returns a part for a cloud. Its second argument is the function NewAdmin of the cloud's
-// package, which fills the table that the routes come from.
+// newPart returns the part for the cloud of one provider, such as an [*aws.Cloud]. The second
+// argument is the function NewAdmin of the provider's package. This function fills a table with the
+// methods that change the cloud. newPart makes the part's routes from this table.
 func newPart[C interface {
 	Service(host string) service.Service
 }, A any](cloud C, list func(*change.Table[C]) A) part {
@@ -212,7 +213,8 @@ func newPart[C interface {
 	return part{service: cloud.Service, changes: t.Routes(cloud, readAdmin)}
 }
 
-// owned returns the service that one of the parts has for a host, or nil.
+// owned returns the service of the part that serves a host. It returns nil if no part serves the
+// host.
 func (c *Cloud) owned(host string) service.Service {
 	for _, p := range c.parts {
 		if s := p.service(host); s != nil {
@@ -222,9 +224,10 @@ func (c *Cloud) owned(host string) service.Service {
 	return nil
 }
 
-// service returns the service of a host, or nil. A host has both a part's service and a handler if,
-// for example, a registry is added after the handler was registered. The part's service then has
-// precedence, because a handler gets unchecked requests.
+// service returns the service of a host, or nil. The service of a cloud provider has precedence
+// over a handler that [Cloud.Handle] registered. The reason is that such a handler gets unchecked
+// requests. A host can have both. For example, a provider's registry is added after a handler was
+// registered for the registry's host.
 func (c *Cloud) service(host string) service.Service {
 	if s := c.owned(host); s != nil {
 		return s

@@ -13,8 +13,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/setting"
 )
 
-// changes returns the functions that change a cloud, by name. They are methods if the argument is a
-// cloud, and fields if it is the Admin of a cloud.
+// changes returns the functions that change a cloud, by name. For a cloud, they are its methods.
+// For the Admin of a cloud, they are its fields.
 func changes(of any) map[string]reflect.Value {
 	out := map[string]reflect.Value{}
 	add := func(name string, f reflect.Value) {
@@ -36,8 +36,8 @@ func changes(of any) map[string]reflect.Value {
 	return out
 }
 
-// TestEveryChangeSaysWhatIsWrong checks that every change of a cloud refuses empty arguments. The
-// error must be a [*setting.Error] with a field, or wrap [setting.ErrNotFound].
+// TestEveryChangeSaysWhatIsWrong passes zero values to each method that changes a cloud and can
+// fail. The error must be a [*setting.Error] with a field, or wrap [setting.ErrNotFound].
 func TestEveryChangeSaysWhatIsWrong(t *testing.T) {
 	c, err := cloudtest.New(cloudtest.Config{})
 	must.Succeed(t, err)

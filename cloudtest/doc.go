@@ -30,9 +30,12 @@
 //	cloud.GCP().ServeStorage(storage)                   // data planes need not verify credentials
 //
 // A data plane gets allowed requests only. The cloud removes the credentials from them. It also
-// removes or refuses everything that could turn a request into another one: mounts, copy sources,
-// headers by which servers change a method or a path. No handler can be registered for a cloud's
-// own hosts.
+// removes or refuses everything that could turn a request into another one:
+//   - mounts
+//   - copy sources
+//   - headers by which servers change a method or a path
+//
+// No handler can be registered for a cloud's own hosts.
 //
 // # How clients connect
 //
@@ -65,10 +68,10 @@
 //
 // # Errors
 //
-// Every Add, Put, Set and Delete method of the clouds can fail in two ways. A method that fails
-// changes nothing. An invalid setting is a [*setting.Error], whose Field is the setting's path in
-// JSON. A missing account, tenant or project, or a missing object in one, is an error that wraps
-// [setting.ErrNotFound]. [Admin] returns the same errors.
+// If an Add, Put, Set or Delete method of a cloud fails, it changes nothing. For an invalid
+// setting, the error is a [*setting.Error], whose Field is the setting's path in JSON. For a
+// missing account, tenant or project, or a missing object in one, the error wraps
+// [setting.ErrNotFound]. [Admin] returns an [*AdminError] that wraps the same errors.
 //
 // # From another process
 //

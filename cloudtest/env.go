@@ -3,14 +3,17 @@ package cloudtest
 import "strings"
 
 // Env returns the environment variables with which a program reaches the local cloud, as NAME=VALUE
-// in a fixed order. Append them to an inherited environment: they override variables that would
-// make a program bypass the proxy or read another CA file. Connections to loopback do not go
-// through the proxy. If the cloud has a metadata server, GCE_METADATA_HOST or
-// AZURE_POD_IDENTITY_AUTHORITY_HOST is the proxy's own address, which serves the metadata.
+// in a fixed order. The argument is the path of the file that [Cloud.WriteCA] wrote.
+//
+// Append the variables to an inherited environment. They override variables that would make a
+// program bypass the proxy or read another CA file. Connections to loopback do not go through the
+// proxy.
+//
+// If the cloud has Google Cloud's metadata server, GCE_METADATA_HOST is the proxy's host and port.
+// If it has Azure's, AZURE_POD_IDENTITY_AUTHORITY_HOST is the proxy's URL. The proxy serves the
+// metadata at its own address.
 //
 // Env sets no identity: AWS_PROFILE, keys and token files are up to the caller.
-//
-// The argument is the path of the file that [Cloud.WriteCA] wrote.
 func (c *Cloud) Env(caFile string) []string {
 	env := Env(c.ProxyURL(), caFile)
 	if c.gcp.HasMetadata() {

@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 )
 
-// A ServiceAccount of an AKS cluster gets the tokens of an application of Entra ID through a
-// federated credential. The cluster's issuer ends in a slash.
+// A federated credential lets a ServiceAccount of an AKS cluster get tokens of an Entra ID
+// application. The issuer ends in a slash, as AKS's issuers do.
 func ExampleCloud_Azure() {
 	issuer, err := oidc.NewIssuer("https://westeurope.oic.prod-aks.azure.com/tenant/cluster/", oidc.RS256)
 	if err != nil {
@@ -58,8 +58,8 @@ func ExampleCloud_Azure() {
 	// system:serviceaccount:tenant-b:default: HTTP 401 "AADSTS700213"
 }
 
-// A ServiceAccount of any cluster becomes a principal of a workload identity pool, if it meets the
-// provider's attribute condition.
+// A provider of a workload identity pool can trust the issuer of any cluster. Only ServiceAccounts
+// that meet the provider's attribute condition become principals of the pool.
 func ExampleCloud_GCP() {
 	issuer, err := oidc.NewIssuer("https://issuer.example", oidc.ES256)
 	if err != nil {

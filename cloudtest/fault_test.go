@@ -189,7 +189,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// TestFaultAnswers compares each service's answers to faults with golden files.
+// TestFaultAnswers injects faults into each service and compares the answers with golden files.
 func TestFaultAnswers(t *testing.T) {
 	files := rig.Golden{Dir: filepath.Join("testdata", "faults"), Update: *update, Mask: func(s string) string { return changing.ReplaceAllString(s, "${2}…") }}
 	synctest.Test(t, func(t *testing.T) {

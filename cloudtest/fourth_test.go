@@ -23,7 +23,7 @@ import (
 )
 
 // The code below is all that another cloud needs: its state, a service, the texts of its refusals,
-// and its table of changes.
+// and a table of the methods that change its state.
 
 // noteCloud is a cloud with one service, which stores a note for each token.
 type noteCloud struct {
@@ -108,14 +108,14 @@ func newNoteAdmin(t *change.Table[*noteCloud]) noteAdmin {
 	}
 }
 
-// TestFourthCloud checks that another cloud only has to read requests, decide, and write answers.
-// This module adds TLS, faults, quotas, the journal and the admin API.
+// TestFourthCloud checks that a new cloud only has to read requests, decide about them, and write
+// answers. The code that all clouds share adds TLS, faults, quotas, the journal and the admin API.
 func TestFourthCloud(t *testing.T) {
 	ctx := t.Context()
 	c, err := New(Config{})
 	must.Succeed(t, err)
 	defer func() { _ = c.Close() }()
-	// The method configure adds the clouds of this package in the same way.
+	// Cloud.configure adds AWS, Azure and the other clouds in the same way.
 	c.parts = append(c.parts, newPart(&noteCloud{notes: map[string]note{}}, newNoteAdmin))
 	must.Succeed(t, c.Start(ctx))
 	remote := &Admin{URL: c.ProxyURL()}

@@ -8,8 +8,8 @@ import (
 )
 
 // TestImports checks the imports of the local cloud. The local cloud tests Lanyard's library and
-// the clouds' SDKs, so it must not use their code that gets, checks or signs credentials. CEL does
-// none of this, so the local cloud may use CEL, as Google's service does.
+// the clouds' SDKs. So it must not use their code that gets, checks or signs credentials. It may
+// use CEL, which does none of this. Google's service uses CEL too.
 func TestImports(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./...")
 	out, err := cmd.Output()

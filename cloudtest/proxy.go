@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Start listens on a free loopback port and serves the proxy in the background until ctx is done or
-// the cloud is closed. When it returns, [Cloud.ProxyURL] is known and connections are accepted.
+// Start listens on a free loopback port. It serves the proxy in the background until ctx is done or
+// the cloud is closed. When Start returns, [Cloud.ProxyURL] is known and connections are accepted.
 func (c *Cloud) Start(ctx context.Context) error {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
@@ -35,7 +35,7 @@ func (c *Cloud) Start(ctx context.Context) error {
 }
 
 // Serve serves the proxy and the admin API on ln. It returns nil when ctx is done or the cloud is
-// closed. A listener that is not on loopback is refused, because everybody who reaches the proxy
+// closed. It refuses a listener that is not on loopback, because everybody who reaches the proxy
 // can change the cloud.
 func (c *Cloud) Serve(ctx context.Context, ln net.Listener) error {
 	server, err := c.proxyServer(ctx, ln)
@@ -187,11 +187,11 @@ func (c *Cloud) terminate(ctx context.Context, conn net.Conn, host string) {
 	server := tls.Server(conn, &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"}, // HTTP/1 only: a dropped connection drops one call
-		// Send an API's answer in one TLS record, so that the client gets header and body together.
-		// AWS's SDK for Go closes the request's body when the answer's header arrives. If the
-		// client's net/http is still reading the request's body then, net/http closes the
-		// connection, and a body of the answer that arrives later is lost. A local server answers
-		// fast enough for this to happen.
+		// Send header and body of an API's answer in one TLS record. Otherwise the client can lose
+		// the body of the answer. AWS's SDK for Go closes the request's body when the answer's
+		// header arrives. If the client's net/http is still reading the request's body, net/http
+		// closes the connection. If the answer's body arrives later, it is lost. A local server
+		// answers fast enough for this to happen.
 		DynamicRecordSizingDisabled: true,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if wire.Host(hello.ServerName) != host {

@@ -19,8 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// holding is a tenant's credential for one host, and the paths below which the credential allows
-// everything.
+// holding is a tenant's credential for one host. It gives every permission on certain paths and
+// their subpaths.
 type holding struct {
 	host, authorization string
 	service             func(host string) service.Service
@@ -28,9 +28,13 @@ type holding struct {
 	good                string // the target of a request that is granted
 }
 
-// FuzzTenant sends any request with the credentials of a tenant, who has every permission on its
-// own buckets and repositories. A data plane must not find another tenant's name in the request:
-// neither in the path (raw, decoded or cleaned) nor in the query, a form or a header.
+// FuzzTenant sends any request with the credentials of a tenant. The tenant has every permission on
+// its own buckets and repositories. A data plane must not find another tenant's name in these parts
+// of the request:
+//   - the path, raw, decoded or cleaned
+//   - the query
+//   - a form
+//   - a header
 func FuzzTenant(f *testing.F) {
 	for _, target := range []string{
 		"/v2/tenant-a/app/blobs/uploads/?mount=sha256:0&from=tenant-b/app", "/v2/" + projectID + "/tenant-a/app/manifests/1", "/tenant-a/x%2F..%2F..%2Ftenant-b/y",

@@ -24,8 +24,8 @@ type DialError struct {
 func (e *DialError) Error() string { return "cloudtest: dial " + e.Address + ": " + e.Reason }
 
 // Transport returns a transport for clients in this process. It reaches only the cloud's hosts, and
-// trusts only the cloud's CA. It needs no port, no proxy and no environment variables. It also
-// reaches the metadata servers, if the cloud has them, as http://metadata.google.internal and
+// trusts only the cloud's CA. It needs no port, no proxy and no environment variables. If the cloud
+// has metadata servers, the transport also reaches them, as http://metadata.google.internal and
 // http://169.254.169.254. Each call returns a new transport with its own connection pool.
 func (c *Cloud) Transport() *http.Transport {
 	return &http.Transport{
@@ -68,8 +68,8 @@ func (c *Cloud) dial(ctx context.Context, _, address string) (net.Conn, error) {
 }
 
 // pipe is the cloud's end of an in-memory connection. [Cloud.Close] closes the pipe, and not the
-// TLS connection over the pipe. A TLS connection first sends an alert when it is closed. If nobody
-// reads the pipe, sending the alert takes seconds to fail.
+// TLS connection over the pipe. A TLS connection sends an alert before it closes. If nobody reads
+// the pipe, sending the alert fails only after seconds.
 type pipe struct {
 	net.Conn
 

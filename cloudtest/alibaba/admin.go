@@ -16,8 +16,8 @@ type Admin struct {
 	DeleteRole         func(ctx context.Context, account, name string) error
 }
 
-// NewAdmin adds to the table the methods that change a [Cloud]. It returns the functions with which
-// a client requests these changes.
+// NewAdmin fills the table with the methods that change a [Cloud]. It returns the functions with
+// which a client requests these changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /alibaba/accounts/{account}"
 	return Admin{

@@ -2,15 +2,18 @@
 // with OIDC providers and roles. Its only service is the Security Token Service (STS), with the
 // operation AssumeRoleWithOIDC.
 //
-// It verifies what Alibaba Cloud verifies: the token's issuer, audience, age and signature, the
-// fingerprints of the certificates of the issuer's host, and the role's trust policy. It answers
-// with Alibaba Cloud's error codes, HTTP statuses and bodies.
+// It verifies what Alibaba Cloud verifies:
+//   - the token's issuer, audience, age and signature
+//   - the fingerprints of the certificates of the issuer's host
+//   - the role's trust policy
+//
+// It answers with Alibaba Cloud's error codes, HTTP statuses and bodies.
 //
 // A [Cloud] serves all host names of STS, see [Cloud.Service]. It evaluates the policies for each
 // request, so that a change is in force at once.
 //
-// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
-// error that wraps [setting.ErrNotFound] if the object to change does not exist.
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid. If the
+// object to change does not exist, the error wraps [setting.ErrNotFound].
 package alibaba
 
 import (
@@ -51,8 +54,8 @@ type role struct {
 	trust trustPolicy
 }
 
-// New makes the local Alibaba Cloud that cfg describes. The cloud fetches the discovery documents
-// and keys of OIDC issuers over TLS, through the given transport, which must reach only hosts of
+// New makes the local Alibaba Cloud that cfg describes. The cloud uses the given transport to fetch
+// the discovery documents and keys of OIDC issuers over TLS. The transport must reach only hosts of
 // the local cloud. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{issuers: issuers, accounts: map[string]*account{}}

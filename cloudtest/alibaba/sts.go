@@ -200,8 +200,8 @@ func (c *Cloud) verify(r *service.Request, p OIDCProvider, raw string) (oidc.Tok
 	return token, nil
 }
 
-// trusting finds the requested role. It refuses the request if the role's trust policy does not
-// allow the token, or if the requested session is longer than the role permits.
+// trusting finds the requested role. It refuses a token that the role's trust policy does not
+// allow. It also refuses a session that is longer than the role permits.
 func (c *Cloud) trusting(q request, token oidc.Token) (role, *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

@@ -43,8 +43,8 @@ func trust(subject string) json.RawMessage {
 		"Condition":{"StringEquals":{"oidc:iss":"` + issuer + `","oidc:aud":["` + audience + `"],"oidc:sub":"` + subject + `"}}}]}`)
 }
 
-// world is a local cloud with two accounts. The account with the roles of both tenants trusts the
-// issuer "issuer". No account trusts "rogue".
+// world is a local cloud with two accounts. One has the roles of both tenants, and trusts the
+// issuer "issuer". The other trusts no issuer. So no account trusts "rogue".
 type world struct {
 	*cloudtest.Cloud
 
@@ -229,8 +229,8 @@ func TestUnreachableIssuer(t *testing.T) {
 	})
 }
 
-// TestChangesAreInForceAtOnce checks that STS refuses the token as soon as the role trusts another
-// subject, or the role or the provider is deleted.
+// TestChangesAreInForceAtOnce replaces the subject that the role trusts, then deletes the role,
+// then the provider. STS must refuse the token right after each change.
 func TestChangesAreInForceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -11,8 +11,8 @@ import (
 )
 
 // trustPolicy is a role's trust policy. Its zero value allows nothing. Unknown elements, operators
-// and keys are errors, because a policy allows more if one of its conditions is skipped. Source:
-// RAM, "Policy elements" and "Create a RAM role for a trusted IdP".
+// and keys are errors. If they were skipped, the policy could allow more. Source: RAM, "Policy
+// elements" and "Create a RAM role for a trusted IdP".
 type trustPolicy struct {
 	Version   string      `json:"Version"`
 	Statement []statement `json:"Statement"`
@@ -42,7 +42,8 @@ func (t *texts) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]string)(t)) // unwrapped error, which names the field
 }
 
-// assumeRole is the action of all operations that assume a role, in lower case.
+// assumeRole is the action sts:AssumeRole in lower case. Every operation that assumes a role uses
+// this action.
 const assumeRole = "sts:assumerole"
 
 func parseTrust(document []byte) (trustPolicy, error) {
@@ -86,8 +87,8 @@ func (s *statement) check() error {
 	return nil
 }
 
-// allows reports whether the role may be assumed with a token that has these claims and is from the
-// given OIDC provider. Deny wins over Allow.
+// allows reports whether the policy lets a token assume the role. The token has the given claims
+// and is from the given OIDC provider. Deny wins over Allow.
 func (t trustPolicy) allows(provider string, claims map[string][]string) bool {
 	allowed := false
 	for _, s := range t.Statement {

@@ -31,7 +31,8 @@ type apiCall struct {
 // operation is an operation of an API. An unsigned operation authenticates its caller itself.
 type operation struct {
 	unsigned bool
-	// do returns the operation's result, which the API's protocol writes. Nil means no result.
+	// do runs the operation and returns its result. If the operation has no result, do returns nil.
+	// A queryAPI writes the result as XML, and a jsonAPI writes it as JSON.
 	do func(*Cloud, *apiCall) (any, *service.Refusal)
 }
 
@@ -85,8 +86,7 @@ type queryAPI struct {
 	operations         map[string]operation
 }
 
-// readQuery reads a request to a Query API, as a [service.Service] does. The API serves at the
-// endpoint ep.
+// readQuery implements [service.Service] for a Query API at the endpoint ep.
 func (c *Cloud) readQuery(r *service.Request, ep endpoint, api queryAPI) (service.Protocol, service.Handler) {
 	protocol := queryXML(api.namespace)
 	call := &apiCall{Request: r, ep: ep}
@@ -166,8 +166,7 @@ type jsonAPI struct {
 	operations map[string]operation
 }
 
-// readJSON reads a request to a JSON API, as a [service.Service] does. The API serves at the
-// endpoint ep.
+// readJSON implements [service.Service] for a JSON API at the endpoint ep.
 func (c *Cloud) readJSON(r *service.Request, ep endpoint, api jsonAPI) (service.Protocol, service.Handler) {
 	call := &apiCall{Request: r, ep: ep}
 	op, refusal := api.read(call)
@@ -197,15 +196,15 @@ func (api jsonAPI) read(call *apiCall) (operation, *service.Refusal) {
 		call.Call.Operation = name
 		return op, nil
 	}
-	// AWS sends no message for an unknown operation. But AWS may have an operation that the local
-	// cloud lacks, so the local cloud sends a message that says so.
+	// AWS sends no message for an unknown operation. The local cloud sends one, because the
+	// operation may exist at AWS.
 	return operation{}, service.Refuse(http.StatusBadRequest, "UnknownOperationException", fmt.Sprintf(
 		"the local cloud does not have the operation %.200q; it has %s",
 		target, strings.Join(slices.Sorted(maps.Keys(api.operations)), ", ")))
 }
 
-// withInput returns an operation of a JSON API. The operation decodes the call's body and calls do
-// with the result.
+// withInput returns an operation of a JSON API. The operation decodes the call's body, and passes
+// the decoded input to the function do.
 func withInput[I any](do func(*Cloud, *apiCall, I) (any, *service.Refusal)) operation {
 	return operation{do: func(c *Cloud, call *apiCall) (any, *service.Refusal) {
 		var input I

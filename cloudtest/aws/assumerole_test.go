@@ -119,8 +119,9 @@ func TestRoleChain(t *testing.T) {
 	if got := awssdk.ToString(second.SourceIdentity); got != "alice" {
 		t.Errorf("source identity %q was not handed on", got)
 	}
-	// The second session must have inherited the tag team. To check this, make the role "chained"
-	// trust only its own sessions that have the tag, and open a third session from the second.
+	// Check that the second session has inherited the tag "team". From now on, the role "chained"
+	// trusts only its own sessions that have this tag. So the second session needs the tag to open
+	// a third one.
 	must.Succeed(t, w.AWS().PutTrustPolicy(account, "chained", trusting("arn:aws:iam::"+account+":role/chained",
 		`["sts:AssumeRole","sts:TagSession","sts:SetSourceIdentity"]`, `{"StringEquals":{"aws:PrincipalTag/team":"blue"}}`)))
 	if _, err := stsClient(w.Transport(), static(second.Credentials)).AssumeRole(ctx,

@@ -10,8 +10,8 @@
 // A [Cloud] has a service for each of AWS's host names, see [Cloud.Service]. It evaluates the
 // policies for each request. So a change of a role is in force at once, for existing sessions too.
 //
-// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid, or an
-// error that wraps [setting.ErrNotFound] if the object to change does not exist.
+// Every method that changes the cloud returns a [*setting.Error] if a setting is invalid. If the
+// object to change does not exist, the error wraps [setting.ErrNotFound].
 package aws
 
 import (
@@ -116,9 +116,9 @@ type bucket struct {
 
 func (b *bucket) arn() string { return "arn:" + b.partition.id + ":s3:::" + b.name }
 
-// New makes the local AWS that cfg describes. The cloud fetches the discovery documents and keys of
-// OIDC issuers through the given transport, which must reach only hosts of the local cloud. The
-// error is a [*setting.Error].
+// New makes the local AWS that cfg describes. The cloud uses the given transport to fetch the
+// discovery documents and keys of OIDC issuers. The transport must reach only hosts of the local
+// cloud. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),
@@ -372,14 +372,14 @@ func (c *Cloud) DeleteBucket(accountID, name string) error {
 }
 
 // ServeRegistry sets the data plane of the private registries. Each account has its own registry in
-// each region. The given function returns the OCI distribution handler of a registry. The handler
-// gets only authenticated and authorized requests. They have the client's path and host, and no
-// Authorization header. If several registries have the same handler, they share the content of
-// repositories of the same name.
+// each region. The given function returns a registry's OCI distribution handler. The handler gets
+// only authenticated and authorized requests. They have the client's path and host, and no
+// Authorization header. Registries with the same handler share the content of repositories with the
+// same name.
 func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) { c.registry.Set(registry) }
 
-// ServePublicRegistry sets the data plane of public.ecr.aws. It gets the same kind of requests as
-// the data plane of [Cloud.ServeRegistry].
+// ServePublicRegistry sets the data plane of public.ecr.aws. The handler gets requests of the same
+// kind as the handlers of [Cloud.ServeRegistry].
 func (c *Cloud) ServePublicRegistry(h http.Handler) {
 	c.public.Set(func(struct{}) http.Handler { return h })
 }

@@ -146,7 +146,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// parsePolicy parses a policy document of an account in a partition.
+// parsePolicy parses a policy document. It refuses a principal or a resource of another partition.
 func parsePolicy(kind policy.Kind, partition string, raw []byte) (policy.Document, error) {
 	doc, err := policy.Parse(kind, raw)
 	if err == nil {
@@ -155,7 +155,7 @@ func parsePolicy(kind policy.Kind, partition string, raw []byte) (policy.Documen
 	return doc, err
 }
 
-// parseDocument parses the policy document in a field.
+// parseDocument is like parsePolicy, but its errors name the field.
 func parseDocument(kind policy.Kind, part partition, field string, raw json.RawMessage) (policy.Document, error) {
 	doc, err := parsePolicy(kind, part.id, raw)
 	return doc, setting.In(field, err)

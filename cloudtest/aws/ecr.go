@@ -17,7 +17,7 @@ import (
 // earlier. Source: ECR API Reference, GetAuthorizationToken.
 const tokenLife = 12 * time.Hour
 
-// ecrAPI is the API of Elastic Container Registry.
+// ecrAPI returns the API of Elastic Container Registry.
 func ecrAPI() jsonAPI {
 	return jsonAPI{
 		target: "AmazonEC2ContainerRegistry_V20150921.", protocol: json11(),
@@ -30,7 +30,7 @@ func ecrAPI() jsonAPI {
 	}
 }
 
-// ecrPublicAPI is the API of Elastic Container Registry Public.
+// ecrPublicAPI returns the API of Elastic Container Registry Public.
 func ecrPublicAPI() jsonAPI {
 	return jsonAPI{
 		target: "SpencerFrontendService.", protocol: json11(),

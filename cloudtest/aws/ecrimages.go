@@ -44,8 +44,8 @@ type descriptor struct {
 	Size      int64  `json:"size"`
 }
 
-// manifestTypes is the Accept header of requests to the data plane: the types of manifests of OCI
-// and of Docker.
+// manifestTypes is the Accept header of requests to the data plane. It lists the manifest types of
+// OCI and Docker.
 const manifestTypes = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, " +
 	"application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json"
 
@@ -131,8 +131,9 @@ func (m manifest) size() int64 {
 	return size
 }
 
-// images reads the images of a repository, sorted by digest. It finds an image without a tag
-// only if the image was pushed through the registry.
+// images reads the images of a repository, sorted by digest. It knows an image by its tag, or
+// because it was pushed through the registry. So it misses an untagged image that was stored in the
+// data plane directly.
 func (c *Cloud) images(call *apiCall, at Registry, repo *repository) ([]image, *service.Refusal) {
 	ctx, store := call.Context(), imageStore{plane: c.registry.Get(at), host: registryHost(call.ep, at.Account), repo: repo}
 	if store.plane == nil {
@@ -186,8 +187,8 @@ func (c *Cloud) pushedTo(key pushKey) map[string]time.Time {
 	return maps.Clone(c.pushes[key])
 }
 
-// recordPush wraps the answer to a push, to record the manifest's digest and the time if the push
-// succeeds.
+// recordPush wraps the answer to a push. If the push succeeds, the wrapper stores the time of the
+// push under the manifest's digest.
 func (c *Cloud) recordPush(answer service.Answer, key pushKey, now time.Time) service.Answer {
 	return func(w http.ResponseWriter) *service.Refusal {
 		refusal := answer(w)

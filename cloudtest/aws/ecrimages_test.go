@@ -37,9 +37,10 @@ func imageManifest(size int) string {
 		imageType, configType, layerType, size)
 }
 
-// ownBody sends a copy of each request's body. The SDK closes the original body once it has the
-// answer's header. If net/http is still reading the body at that time, it drops the rest of a long
-// answer. The local cloud answers fast enough for this to happen.
+// ownBody is a transport that replaces the body of each request by a copy. The SDK cannot close the
+// copy. It closes the original body once it has the header of the answer. If net/http is still
+// reading the body at that moment, net/http drops the rest of a long answer. The local cloud
+// answers fast enough for this to happen.
 type ownBody struct{ next http.RoundTripper }
 
 func (o ownBody) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -108,8 +109,8 @@ func TestDescribeRepositories(t *testing.T) {
 	}
 }
 
-// TestListImages lists tags and images without a tag, page by page. If images are pushed meanwhile,
-// the list must still have all earlier images.
+// TestListImages lists images page by page: one entry for each tag, and one for each image without
+// a tag. A push between two pages must not remove an earlier image from the list.
 func TestListImages(t *testing.T) {
 	w := newWorld(t)
 	client := ecrClient(ownBody{w.Transport()}, pusher())

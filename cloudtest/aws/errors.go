@@ -62,8 +62,9 @@ type ec2Error struct {
 	RequestID string   `xml:"RequestID"`
 }
 
-// ec2Refusals maps codes of refusals to EC2's own status, code and message. An empty message stands
-// for "You are not authorized to perform this operation", followed by the refusal's own message.
+// ec2Refusals maps a refusal's code to EC2's status, code and message. If the message in the map is
+// empty, EC2's message has two parts: first "You are not authorized to perform this operation.",
+// then the refusal's own message.
 func ec2Refusals() map[string]service.Refusal {
 	const unproved = "AWS was not able to validate the provided access credentials"
 	return map[string]service.Refusal{
@@ -94,8 +95,8 @@ func ec2XML(namespace string) service.Protocol {
 	}
 }
 
-// jsonCodes maps codes of refusals to the codes of the JSON protocol. All of them have the status
-// 400.
+// jsonCodes maps a refusal's code to the code that the JSON protocol has for it. Each of these
+// refusals gets the status 400.
 func jsonCodes() map[string]string {
 	return map[string]string{
 		"MissingAuthenticationToken": "MissingAuthenticationTokenException",
@@ -117,7 +118,8 @@ func json11() service.Protocol {
 				e.Status, e.Code = http.StatusBadRequest, code
 			}
 			if e.Code == "MissingAuthenticationTokenException" {
-				e.Message = "Missing Authentication Token" // STS words this message differently
+				// STS has another text: "Request is missing Authentication Token".
+				e.Message = "Missing Authentication Token"
 			}
 			return writeJSON(r, e.Status, json11Type, map[string]string{"__type": e.Code, "message": e.Message})
 		},

@@ -22,16 +22,17 @@ const (
 	HeaderCallerAccount = "X-Cloudtest-Caller-Account"
 )
 
-// generic is a service without data. It authenticates the caller, checks that the caller's policies
-// allow the operation on the resource "*", and answers with an empty result.
+// generic is a service without data. It authenticates the caller and answers with an empty result.
+// The caller's policies must allow the operation on the resource "*".
 type generic struct {
 	name     string // the service's name in hosts and in the scope of credentials
 	actions  string // the service's prefix in IAM's actions
 	protocol func() genericProtocol
 }
 
-// genericServices are the generic services. Sources: AWS General Reference, "AWS service
-// endpoints"; Service Authorization Reference, "Actions, resources, and condition keys".
+// genericServices returns the AWS services whose operations the local cloud answers with an empty
+// result. Sources: AWS General Reference, "AWS service endpoints"; Service Authorization Reference,
+// "Actions, resources, and condition keys".
 func genericServices() []generic {
 	return []generic{
 		{"autoscaling", "autoscaling", genericQuery},
@@ -57,12 +58,14 @@ func GenericServices() []string {
 // genericProtocol is the part of an AWS protocol that all operations have in common.
 type genericProtocol struct {
 	words func(namespace string) service.Protocol
-	// read sets the operation in the journal, and returns the XML namespace of the answer.
+	// read reads the operation from the call and sets it in the journal. It returns the XML
+	// namespace of the answer, or an empty text if the protocol has no namespaces.
 	read   func(*apiCall) (namespace string, refusal *service.Refusal)
 	answer func(call *apiCall, namespace string) service.Answer
 }
 
-// readGeneric reads a request to a generic service, as a [service.Service] does.
+// readGeneric reads a request to one of the services in genericServices, as a [service.Service]
+// does. It returns the service's error format, and the handler that decides about the request.
 func (c *Cloud) readGeneric(r *service.Request, ep endpoint) (service.Protocol, service.Handler) {
 	all := genericServices()
 	g := all[slices.IndexFunc(all, func(g generic) bool { return g.name == ep.service })]
@@ -124,7 +127,8 @@ type ec2Response struct {
 	RequestID string `xml:"requestId"`
 }
 
-// readAction reads the operation of a call of a Query protocol. It returns the answer's namespace.
+// readAction reads the operation and the API's version from a call of a Query protocol. It sets the
+// operation in the journal. It returns the XML namespace of the answer, which contains the version.
 func readAction(call *apiCall) (string, *service.Refusal) {
 	var refusal *service.Refusal
 	if call.params, refusal = readParams(call.Request.Request, call.body); refusal != nil {

@@ -27,15 +27,14 @@ const (
 	ServiceKMS = "kms"
 )
 
-// partition is one of AWS's separate clouds. Sources: AWS General Reference, "AWS service
-// endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints and quotas". The Lanyard library has
-// its own table of partitions. The two tables are separate, so that tests find an error in one of
-// them.
+// partition is one of AWS's separate clouds. The table of partitions is separate from the Lanyard
+// library's table, so that tests find an error in either. Sources: AWS General Reference, "AWS
+// service endpoints", "Dual-stack endpoints" and "Amazon S3 endpoints and quotas".
 type partition struct {
 	id         string
-	suffix     string   // of hosts with IPv4 only
-	dualSuffix string   // of dual-stack API hosts
-	onSuffix   string   // of dual-stack registry hosts; empty if the partition has none
+	suffix     string   // suffix of hosts with IPv4 only, and of all S3 hosts
+	dualSuffix string   // suffix of dual-stack API hosts
+	onSuffix   string   // suffix of dual-stack registry hosts; empty if there are no such hosts
 	regions    []string // all regions
 	fips       []string // regions with FIPS hosts
 	iam        []string // hosts of IAM, which is one service for the whole partition

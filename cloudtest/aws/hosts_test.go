@@ -224,7 +224,8 @@ func FuzzParseHost(f *testing.F) {
 			t.Errorf("%q: %+v", host, ep)
 		}
 		for _, other := range []string{"x" + host, "x." + host, host + "x", host + ".", host + ".x", host + ":443"} {
-			// The longer name may be the host of another bucket.
+			// parseHost must refuse the longer name. There is one exception: if host is a bucket's
+			// host, "x"+host may be the host of another bucket.
 			if got, ok := parseHost(other); ok && (ep.bucket == "" || got.bucket != "x"+ep.bucket) {
 				t.Errorf("%q is accepted beside %q", other, host)
 			}

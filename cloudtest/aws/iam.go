@@ -48,7 +48,7 @@ const (
 
 var iamNamePattern = regexp.MustCompile(`\A[\w+=,.@-]+\z`)
 
-// name reads a parameter with the name of a role or policy.
+// name returns the value of a parameter. The value must be a valid name for a role or policy.
 func (p *params) name(parameter string, longest int) string {
 	return p.text(parameter, limits{required: true, min: 1, max: longest, pattern: iamNamePattern})
 }
@@ -214,13 +214,14 @@ func (c *Cloud) createRole(call *apiCall) (any, *service.Refusal) {
 	})
 }
 
-// onRole calls a function for the role in the parameter RoleName, if the policies allow the call's
-// operation on the role. Read all other parameters first: onRole refuses the call if a parameter
-// read so far is invalid. The function runs under the lock. To change the role, the function stores
-// a changed copy.
+// onRole calls the function do for the role that the parameter RoleName names. The policies must
+// allow the call's operation on this role. Read all other parameters before you call onRole: if a
+// parameter that was read is invalid, onRole refuses the call.
+//
+// The function do runs under the lock. To change the role, it stores a changed copy.
 func (c *Cloud) onRole(call *apiCall, do func(*account, *role) (any, *service.Refusal)) (any, *service.Refusal) {
 	name := call.params.name("RoleName", maxRoleName)
-	// If the role does not exist, the permission is checked for this ARN.
+	// If the role exists, its own ARN replaces this one in the permission check.
 	arn := "arn:" + call.ep.partition + ":iam::" + call.who.account + ":role/" + name
 	c.mu.RLock()
 	if r := c.account(call.who.account).roles[name]; r != nil {

@@ -52,8 +52,8 @@ func TestIAMAnswers(t *testing.T) {
 			name   string
 			caller awssdk.Credentials
 			call   []string // empty if assume is set
-			// assume is the expected answer of STS for a token of the new issuer and the new role:
-			// an error code, or "granted".
+			// If assume is set, the step assumes the new role with a token of the new issuer.
+			// assume is the answer that STS must give: an error code, or "granted".
 			assume string
 		}{
 			{name: "provider-unsigned", call: []string{"Action", "CreateOpenIDConnectProvider", "Url", issuer, "ClientIDList.member.1", audience}},

@@ -266,7 +266,8 @@ func TestKMSKeyStates(t *testing.T) {
 	})
 }
 
-// TestKMSFaults: injected faults have KMS's codes.
+// TestKMSFaults checks how calls fail with injected faults. A refusal must have KMS's own error
+// code.
 func TestKMSFaults(t *testing.T) {
 	w := newWorld(t)
 	arn := newKey(t, w, kms.CreateKeyInput{})

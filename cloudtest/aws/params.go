@@ -22,7 +22,7 @@ type params struct {
 
 // readParams reads the parameters of a GET from the query, and of a POST from the body. If the body
 // of a POST is empty, the parameters are in the query. Both are safe to read, because the signature
-// of a signed request covers the query and the body.
+// of a signed request covers them.
 func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 	raw := r.URL.RawQuery
 	switch r.Method {
@@ -54,7 +54,7 @@ func readParams(r *http.Request, body []byte) (*params, *service.Refusal) {
 func (p *params) get(name string) string { return p.values.Get(name) }
 
 // fail records, in AWS's words, that a parameter violates a constraint. The caller passes the value
-// as it appears in the error: in quotes, or null if the parameter is missing.
+// as the error shows it: in quotes, or null for a missing parameter.
 func (p *params) fail(shown, member, constraint string) {
 	p.errors = append(p.errors, fmt.Sprintf("Value %s at '%s' failed to satisfy constraint: Member must %s", shown, member, constraint))
 }

@@ -96,7 +96,7 @@ func signatureError(err error) *service.Refusal {
 	}
 }
 
-// Reasons why a signature belongs to no caller.
+// Reasons why lookup finds no caller for a signature.
 var (
 	errKey          = errors.New("unknown access key")
 	errSessionToken = errors.New("wrong session token")
@@ -161,8 +161,8 @@ type ask struct {
 	action, resource string
 	owner            string          // ID of the account that the resource belongs to
 	policy           policy.Document // the resource's policy; zero if it has none
-	// mustName is set if the caller's policies alone are not enough: the resource's policy must
-	// allow the action too. An example is a role's trust policy.
+	// mustName is set if the resource's policy must allow the action even to callers in the
+	// resource's own account. A role's trust policy and a KMS key's policy are such policies.
 	mustName bool
 	context  policy.Context
 }

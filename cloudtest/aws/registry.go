@@ -12,8 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// bearerOfPublic marks the bearer tokens of public.ecr.aws. A bearer token is not valid as an
-// authorization token, and an authorization token is not valid as a bearer token.
+// bearerOfPublic marks the bearer tokens that public.ecr.aws issues at /token. The operation
+// GetAuthorizationToken issues authorization tokens. Neither kind of token is valid in place of the
+// other.
 const bearerOfPublic = ServicePublicRegistry + " bearer"
 
 // registryRequest is a parsed request to a registry.
@@ -54,7 +55,8 @@ func registryActions() map[oci.Kind][]string {
 	}
 }
 
-// operation returns the request's operation in the journal: its first action.
+// operation returns the operation's name for the journal. It is the request's first action, or
+// "Ping".
 func (q registryRequest) operation(service string) string {
 	if q.base {
 		return "Ping"

@@ -313,7 +313,8 @@ func TestJournalOfARead(t *testing.T) {
 	}
 }
 
-// BenchmarkRegistryRequest measures one request for a manifest, from its headers to the data plane.
+// BenchmarkRegistryRequest measures one request for a manifest. The registry checks the request and
+// forwards it to an empty data plane.
 func BenchmarkRegistryRequest(b *testing.B) {
 	c, err := cloudtest.New(rig.AWSConfig())
 	must.Succeed(b, err)

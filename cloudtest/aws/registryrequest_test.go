@@ -31,8 +31,8 @@ func TestRegistryActions(t *testing.T) {
 		{"DELETE /v2/a/b/blobs/uploads/u1", "a/b", "UploadLayerPart"},
 		{"GET /v2/a/b/tags/list?n=5", "a/b", "ListImages"},
 		{"GET /v2/a/b/referrers/" + digest, "a/b", "ListImageReferrers"},
-		// A repository's name may contain words of the API, such as "manifests". The last such word
-		// is the API's.
+		// A repository's name may contain words of the API, such as "manifests". The name ends
+		// before the last such word in the path.
 		{"GET /v2/a/manifests/b/manifests/1", "a/manifests/b", "BatchGetImage"},
 		{"GET /v2/a/blobs/uploads/manifests/1", "a/blobs/uploads", "BatchGetImage"},
 

@@ -95,8 +95,8 @@ func (c *Cloud) findBucket(name, partition string) *bucket {
 	return nil
 }
 
-// followsBucket reports whether the host serves its bucket in whatever region the bucket is. This
-// is true for virtual hosts at the legacy global endpoint.
+// followsBucket reports whether the host serves its bucket regardless of the bucket's region. Only
+// virtual hosts at the legacy global endpoint do.
 func (s *s3Call) followsBucket() bool { return s.ep.global && s.ep.bucket != "" }
 
 // signingRegion is the region that the signature must be for.
@@ -107,10 +107,9 @@ func (s *s3Call) signingRegion() string {
 	return s.ep.region
 }
 
-// atHome refuses a request if the bucket does not exist, or if the bucket is not in the endpoint's
-// region. At the global endpoint, virtual hosts and GetBucketLocation work for buckets of all
-// regions. Source: Amazon S3 User Guide, "Making requests to S3: request redirection and the REST
-// API".
+// atHome refuses a request if the bucket does not exist or is not in the endpoint's region. At the
+// global endpoint, virtual hosts and GetBucketLocation work for buckets of all regions. Source:
+// Amazon S3 User Guide, "Making requests to S3: request redirection and the REST API".
 func (s *s3Call) atHome() *service.Refusal {
 	switch {
 	case s.on == onAccount:

@@ -112,9 +112,13 @@ func document(statements ...string) json.RawMessage {
 	return json.RawMessage(`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`)
 }
 
-// s3World makes a cloud with buckets: one per tenant, one of another account, one in another region
-// and one in another partition. In its own bucket, tenant A may list below "shared/", read
-// everything and write below "inbox/".
+// s3World makes a cloud with these buckets:
+//   - one per tenant
+//   - one of another account
+//   - one in another region
+//   - one in another partition
+//
+// In its own bucket, tenant A may list below "shared/", read everything and write below "inbox/".
 func s3World(t *testing.T) (*world, *objects) {
 	t.Helper()
 	w := newWorld(t)
@@ -633,7 +637,8 @@ func TestS3Faults(t *testing.T) {
 	}
 }
 
-// TestBucketsOfTheConfiguration: buckets that S3 does not allow cannot be configured.
+// TestBucketsOfTheConfiguration checks that PutBucket refuses the buckets that S3 does not allow.
+// DeleteBucket must delete only the account's own buckets.
 func TestBucketsOfTheConfiguration(t *testing.T) {
 	w, _ := s3World(t)
 	policyOf := func(resource, action string) json.RawMessage {

@@ -86,9 +86,9 @@ func readS3Request(r *http.Request, bucket string) (s3Request, *service.Refusal)
 	if bucket == "" {
 		req.bucket, req.key, _ = strings.Cut(req.key, "/")
 	}
-	// The data plane must find the same object in the path as these checks do. S3 itself accepts
-	// keys with the segments "", "." and "..". They are refused here, because servers in front of a
-	// store remove such segments.
+	// The data plane must read the same bucket and key from the path as this function. S3 itself
+	// accepts keys with the segments "", "." and "..". The local cloud refuses them, because
+	// servers in front of a store remove such segments.
 	if !strings.HasPrefix(r.URL.Path, "/") || (req.bucket == "" && r.URL.Path != "/") ||
 		strings.Contains(strings.ToLower(r.URL.EscapedPath()), "%2f") || !plainKey(req.key) {
 		return req, service.Refuse(http.StatusBadRequest, "InvalidURI", "Couldn't parse the specified URI.")
@@ -120,7 +120,8 @@ func readS3Request(r *http.Request, bucket string) (s3Request, *service.Refusal)
 		Because("the local cloud has no such operation of S3, or not with these parameters")
 }
 
-// level returns the level of a request, by its bucket and key.
+// level says whether a request is for the caller's account, a bucket or an object. A request
+// without a bucket is for the account. A request with a bucket but without a key is for the bucket.
 func (r s3Request) level() s3Level {
 	switch {
 	case r.bucket == "":
@@ -156,9 +157,9 @@ func (o s3Operation) is(method string, on s3Level, query url.Values) bool {
 	return true
 }
 
-// signatureParams returns the query parameters that presigning adds to a request. S3 would accept
-// any header as a query parameter. Of the headers, the local cloud accepts only
-// X-Amz-Checksum-Mode, which does not change the operation.
+// signatureParams returns the query parameters that presigning adds to a request. Presigning can
+// also move headers into the query, where S3 accepts all of them. Of these headers, the local cloud
+// accepts only X-Amz-Checksum-Mode, which does not change the operation.
 func signatureParams() []string {
 	return []string{
 		"X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz-Expires",
@@ -167,15 +168,15 @@ func signatureParams() []string {
 	}
 }
 
-// snowballPrefix is the prefix of headers that make S3-compatible stores unpack an upload: each
-// file in it becomes an object with its own key. Source: AWS Snowball Edge Developer Guide,
+// snowballPrefix is the prefix of headers that make S3-compatible stores unpack an upload. Each
+// file in the upload becomes an object with its own key. Source: AWS Snowball Edge Developer Guide,
 // "Batching small files".
 const snowballPrefix = "x-amz-meta-snowball-"
 
-// forS3Plane reports whether a request keeps a header on its way to the data plane. The header's
-// name is given in lower case. The request keeps the HTTP headers that S3 supports, and S3's own
-// headers about the object. It loses headers that only some S3-compatible stores have, because some
-// of these headers delete whole folders. Source: Amazon S3 API Reference, "Common request headers".
+// forS3Plane reports whether the data plane gets a header. The name must be in lower case. The data
+// plane gets the HTTP headers that S3 supports, and S3's own headers about the object. It does not
+// get the headers that only some S3-compatible stores have. One reason: with some of these headers,
+// a request deletes whole folders. Source: Amazon S3 API Reference, "Common request headers".
 func forS3Plane(name string) bool {
 	switch name {
 	case "accept", "accept-encoding", "cache-control", "content-disposition",

@@ -10,7 +10,8 @@ import (
 
 func TestS3Requests(t *testing.T) {
 	tests := []struct {
-		request, bucket string // method and target; the host's bucket
+		// request is the method and the target. bucket is the bucket in the host's name, or empty.
+		request, bucket string
 		want            string // operation, permission, bucket and key
 		code            string
 	}{
@@ -97,12 +98,13 @@ func TestS3Headers(t *testing.T) {
 	}
 }
 
-// FuzzS3Path checks that the client's path and the path for the data plane lead to the same object.
-// The path for the data plane is made of the parsed bucket and key.
+// FuzzS3Path compares the path that a client sent with the path that the data plane gets. Both must
+// lead to the same object. The data plane's path consists of the bucket and the key that
+// readS3Request found in the client's request.
 func FuzzS3Path(f *testing.F) {
 	f.Add("my-bucket/a/b", "prefix=a", "")
 	f.Add("my-bucket/../b", "", "")
-	f.Add("/", "", "") // makes the path "//", which has no bucket and is not the root
+	f.Add("/", "", "") // the URL is https://x//: its path "//" is not the root, but has no bucket
 	f.Add("a%2f..%2fb", "list-type=2", "my-bucket")
 	f.Fuzz(func(t *testing.T, path, query, bucket string) {
 		u, err := url.Parse("https://x/" + path)

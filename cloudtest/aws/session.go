@@ -49,8 +49,7 @@ func newID(prefix string) string {
 // the prefix. At AWS the key has no prefix.
 const SessionSecretPrefix = "cloudtestKey"
 
-// newSecretKey makes the secret access key of a session, with the 40 characters that AWS's keys
-// have.
+// newSecretKey makes the secret access key of a session. The key has 40 characters, as at AWS.
 func newSecretKey() string { return SessionSecretPrefix + newSecret(21) }
 
 func newSecret(bytes int) string { return base64.StdEncoding.EncodeToString(wire.Random(bytes)) }

@@ -129,8 +129,9 @@ func (c *Cloud) sessionPolicies(s sessionRequest) ([]policy.Document, int, *serv
 // estimate, because AWS does not document how STS packs policies.
 func packedSize(s string) int { return (len(s)*100 + maxSessionPolicy - 1) / maxSessionPolicy }
 
-// start opens a session of a role. The caller must have checked that the role may be assumed, and
-// must have set the fields of s that differ between AssumeRole and AssumeRoleWithWebIdentity.
+// start opens a session of a role. The caller must have checked that the role may be assumed. The
+// caller must also have set those fields of s that differ between AssumeRole and
+// AssumeRoleWithWebIdentity.
 func (c *Cloud) start(req sessionRequest, r role, s session, now time.Time) (*session, *service.Refusal) {
 	if req.duration > r.maxSession {
 		return nil, validation("The requested DurationSeconds exceeds the MaxSessionDuration set for this role.")

@@ -112,8 +112,8 @@ func sessionClaim(t oidc.Token) (string, bool) {
 	return "", false
 }
 
-// trustWebIdentity returns the role if its trust policy allows the token. A role that does not
-// exist gets the same refusal as a role that does not trust the token.
+// trustWebIdentity returns the role if its trust policy allows the token. From the refusal, the
+// client does not learn whether the role exists.
 func (c *Cloud) trustWebIdentity(
 	req sessionRequest, token oidc.Token, audience, federated string, ctx policy.Context,
 ) (role, *service.Refusal) {

@@ -135,8 +135,8 @@ func (c *Cloud) postedToken(r *service.Request, reg *registry) (any, *service.Re
 // password. Source: Azure/acr, "Token-BasicAuth.md".
 func passwords() []string { return []string{grantRefresh, grantAccess} }
 
-// loginToken issues an access token in exchange for a token that a caller with the user name
-// nullUser sends as a password.
+// loginToken exchanges a token of the registry for a new access token. The caller sends the old
+// token as the password of the user nullUser.
 func (c *Cloud) loginToken(r *service.Request, reg *registry) (any, *service.Refusal) {
 	query, err := readValues(r.URL.RawQuery, "scope")
 	if err != nil {

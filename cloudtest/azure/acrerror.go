@@ -27,7 +27,7 @@ func writeRegistryJSON(r *service.Request, status int, body any) service.Answer 
 	return writeJSON(status, body)
 }
 
-// wants is an element of the list in an error's JSON field "detail": one requested action.
+// wants describes one requested action in the JSON field "detail" of an error.
 type wants struct {
 	Type   string
 	Name   string

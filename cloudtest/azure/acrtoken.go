@@ -32,8 +32,8 @@ const (
 	grantAccess  = "access_token"
 )
 
-// access is a set of actions on a resource, which an access token allows or a scope requests.
-// Source: Docker Registry v2 authentication, "Token authentication implementation".
+// access is one resource and a set of actions on it. Scopes request access, and access tokens allow
+// it. Source: Docker Registry v2 authentication, "Token authentication implementation".
 type access struct {
 	Type    string   `json:"type"`
 	Name    string   `json:"name"`

@@ -21,9 +21,13 @@ const maxAssertionLife = 25 * time.Hour
 const checkCredential = "Check your federated identity credential Subject, Audience and Issuer against the presented assertion. " +
 	"https://learn.microsoft.com/entra/workload-id/workload-identity-federation"
 
-// judgeAssertion checks whether an external token lets its bearer act as the application. The order
-// of the checks: form and algorithm, the application's credentials, the token's lifetime, the
-// issuer's keys and the signature, the token's time.
+// judgeAssertion checks whether an external token lets its bearer act as the application. It checks
+// in this order:
+//   - the token's form and algorithm
+//   - whether a federated credential of the application matches the token
+//   - whether the token's life is short enough
+//   - the issuer's keys and the token's signature
+//   - whether the token is valid at the present time
 func (c *Cloud) judgeAssertion(r *service.Request, raw string, app *application) *service.Refusal {
 	if algorithm, ok := declaredAlgorithm(raw); ok && !strings.HasPrefix(algorithm, "RS") {
 		return badRequest(5002738,
@@ -80,7 +84,8 @@ func declaredAlgorithm(raw string) (string, bool) {
 }
 
 // matchCredential looks for a federated credential with exactly the token's issuer, audience and
-// subject. Like Entra's, the error names the first of these three that matches no credential.
+// subject. It compares the issuers first, then the audiences, then the subjects. If no credential
+// is left after a comparison, the error names the compared claim. Entra's error does the same.
 func (c *Cloud) matchCredential(token oidc.Token, app *application) *service.Refusal {
 	if len(token.Audience) != 1 {
 		return malformedAssertion("a token for several audiences is for none")

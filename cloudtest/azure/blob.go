@@ -27,7 +27,7 @@ var versionPattern = regexp.MustCompile(`\A20[0-9]{2}-[01][0-9]-[0-3][0-9]\z`)
 // rootContainer holds the blobs whose path names no container.
 const rootContainer = "$root"
 
-// blobRequest says which operation and which permission a request to blob storage needs.
+// blobRequest says what a request to blob storage does, and which permission it needs.
 type blobRequest struct {
 	operation  string
 	container  string // empty for the account as a whole
@@ -35,9 +35,12 @@ type blobRequest struct {
 }
 
 // readBlobRequest maps a request to a permission. It refuses operations that the local cloud does
-// not have. These include batches, which contain further requests; copies, whose sources are not
-// checked; and access policies, tags and delegation keys, which need other permissions. Source:
-// Microsoft Learn, "Blob Storage REST API".
+// not have. Among them are:
+//   - batches, which contain further requests
+//   - copies, whose sources are not checked
+//   - access policies, tags and delegation keys, which need other permissions
+//
+// Source: Microsoft Learn, "Blob Storage REST API".
 func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 	unsupported := blobRefusal(http.StatusMethodNotAllowed, "UnsupportedHttpVerb").Because("the local cloud does not have the operation")
 	container, blob, ok := readBlobPath(r)
@@ -68,7 +71,7 @@ func readBlobRequest(r *http.Request) (blobRequest, *service.Refusal) {
 		return blobRequest{}, blobRefusal(http.StatusForbidden, "CannotVerifyCopySource").Because("the local cloud does not copy blobs")
 	}
 	if !read && q.Has("versionid") {
-		return blobRequest{}, unsupported // deleting a version needs a permission of its own
+		return blobRequest{}, unsupported // deleting a version needs more than permitWrite
 	}
 	return withPermission(blobOperation(r.Method, comp, read), container, read, unsupported)
 }
@@ -154,8 +157,8 @@ func readBlobPath(r *http.Request) (container, blob string, ok bool) {
 	if container == "" {
 		return "", "", path == ""
 	}
-	// A path of one part without restype=container is the name of a blob in the root container.
-	// Such a name must have no slash.
+	// Without restype=container, a path of one part is the name of a blob in the root container.
+	// Such a name must not contain a slash, not even an escaped one.
 	if blob == "" && r.URL.Query().Get("restype") != "container" {
 		return container, "", !strings.Contains(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	}

@@ -1,15 +1,19 @@
-// Package azure is the local Azure. It has Entra ID with applications and their federated
-// credentials, container registries with their token service, blob storage with role assignments,
-// and the instance metadata service. Of Azure Resource Manager and Microsoft Graph, it has the
-// calls that an administrator needs to create an identity that trusts a cluster and may pull.
+// Package azure is the local Azure. It has:
+//   - Entra ID with applications and their federated credentials
+//   - container registries with their token service
+//   - blob storage with role assignments
+//   - the instance metadata service
+//
+// Of Azure Resource Manager and Microsoft Graph, it has only some calls. With these calls, an
+// administrator can create an identity that trusts a cluster and may pull.
 //
 // It verifies what Azure verifies: assertions against their issuer's published keys, access tokens,
 // role assignments. It answers with Azure's error codes, HTTP statuses and bodies.
 //
 // A [Cloud] has a service for each of Azure's host names, see [Cloud.Service]. It checks role
 // assignments when Azure checks them: for a registry when an access token is issued, for a blob at
-// each request. So, as at Azure, a registry's access token stays valid until it expires, even if
-// the role assignment is withdrawn.
+// each request. So a registry's access token stays valid until it expires, even if the role
+// assignment is withdrawn.
 //
 // Every method that changes the cloud returns a [*setting.Error] if a setting is invalid. If the
 // object to change does not exist, the error wraps [setting.ErrNotFound].
@@ -71,15 +75,15 @@ type application struct {
 	objectID     string // its service principal's object ID; empty if it has no principal yet
 	registration string // the object ID of its app registration
 	resourceID   string
-	location     string // of the resource
+	location     string // Azure region of the managed identity
 	name         string
-	permissions  []string // of Microsoft Graph
+	permissions  []string // permissions in Microsoft Graph
 	credentials  []FederatedCredential
 }
 
-// New makes the local Azure that cfg describes. The cloud fetches the discovery documents and keys
-// of OIDC issuers through the given transport, which must reach only hosts of the local cloud. The
-// error is a [*setting.Error].
+// New makes the local Azure that cfg describes. The cloud uses the given transport to fetch the
+// discovery documents and keys of OIDC issuers. The transport must reach only hosts of the local
+// cloud. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier:     oidc.NewVerifier(issuers, tokenLeeway),

@@ -62,8 +62,8 @@ type Application struct {
 	// ObjectID is the ID of the application's service principal, a UUID in lower case. The default
 	// is a new ID. Changes of the application preserve the ID.
 	ObjectID string `json:"objectID,omitempty"`
-	// FederatedCredentials are the external identities that may act as the application: at most
-	// twenty, unique by name, and unique by the pair of issuer and subject.
+	// FederatedCredentials are the external identities that may act as the application, at most
+	// twenty. No two have the same name, and no two have the same issuer and subject.
 	FederatedCredentials []FederatedCredential `json:"federatedCredentials,omitempty"`
 	// GraphPermissions are the application permissions that the application has in Microsoft Graph.
 	// Its tokens for Microsoft Graph contain them. Allowed values are Application.Read.All and

@@ -224,17 +224,17 @@ func TestAdmin(t *testing.T) {
 		}
 		got = append(got, entraOutcomeOf(t, err).Code)
 	}
-	step() // no tenant
+	step() // Entra ID refuses: the tenant does not exist
 	must.Succeed(t, admin.Azure().AddTenant(ctx, azure.Tenant{ID: fresh}))
-	step() // no application
+	step() // Entra ID refuses: the application does not exist
 	must.Succeed(t, admin.Azure().PutApplication(ctx, fresh, azure.Application{ClientID: clientA}))
-	step() // no credentials
+	step() // Entra ID refuses: the application has no credentials
 	must.Succeed(t, admin.Azure().PutFederatedCredential(ctx, fresh, clientA, credential("cluster", issuerURL, subjectA)))
-	step() // granted
+	step() // Entra ID gives a token
 	must.Succeed(t, admin.Azure().DeleteFederatedCredential(ctx, fresh, clientA, "cluster"))
-	step() // no credentials
+	step() // Entra ID refuses: the application has no credentials any more
 	must.Succeed(t, admin.Azure().DeleteApplication(ctx, fresh, clientA))
-	step() // no application
+	step() // Entra ID refuses: the application was deleted
 	if diff := cmp.Diff([]int{90002, 700016, 70025, 0, 70025, 700016}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

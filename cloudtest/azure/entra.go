@@ -172,9 +172,10 @@ func missingParameter(name string) *service.Refusal {
 	return badRequest(900144, "The request body must contain the following parameter: '%s'.", name)
 }
 
-// readScope returns the one resource of a scope <resource>/.default. It ignores the scopes of
-// OpenID Connect, which MSAL adds to every request. Source: Microsoft Learn, "Scopes and
-// permissions in the Microsoft identity platform", the .default scope.
+// readScope returns the resource of a scope, which has the form <resource>/.default. It refuses
+// more than one resource. It ignores the scopes of OpenID Connect, which MSAL adds to every
+// request. Source: Microsoft Learn, "Scopes and permissions in the Microsoft identity platform",
+// the .default scope.
 func readScope(scope string) (string, *service.Refusal) {
 	resource := ""
 	for s := range strings.FieldsSeq(scope) {

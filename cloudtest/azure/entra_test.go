@@ -30,8 +30,8 @@ import (
 
 const storageScope = "https://storage.azure.com/.default"
 
-// once configures an SDK's client without retries, so that the journal has each call of a test only
-// once.
+// once returns the options of an SDK client that never retries. So the journal has only one entry
+// for each call of a test.
 func once(transport http.RoundTripper, authority string) azcore.ClientOptions {
 	return azcore.ClientOptions{
 		Transport: &http.Client{Transport: transport, Timeout: time.Minute}, Retry: policy.RetryOptions{MaxRetries: -1},

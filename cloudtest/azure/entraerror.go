@@ -12,9 +12,9 @@ import (
 )
 
 // aadsts returns a refusal with Entra ID's error code AADSTS<number>. Its Detail is OAuth's error
-// code. Sources: Microsoft Learn, "Microsoft Entra authentication and authorization error codes";
-// for codes that are missing there, answers that users of Azure/azure-workload-identity,
-// Azure/login and MSAL made public.
+// code. Source: Microsoft Learn, "Microsoft Entra authentication and authorization error codes".
+// That page lacks some codes. Their source is answers of Entra ID, published by users of
+// Azure/azure-workload-identity, Azure/login and MSAL.
 func aadsts(number, status int, oauth, format string, args ...any) *service.Refusal {
 	return service.Refuse(status, "AADSTS"+strconv.Itoa(number), fmt.Sprintf(format, args...)).With(oauth)
 }
@@ -56,7 +56,8 @@ func entraProtocol(e *Environment) service.Protocol {
 func (e *Environment) refuse(r *service.Request, no *service.Refusal) service.Answer {
 	r.Reply.Set("Cache-Control", "no-store, no-cache")
 	r.Reply.Set("Pragma", "no-cache")
-	if no.Status == http.StatusTooManyRequests { // this answer comes from Azure's front end
+	// Azure's front end answers throttled requests, in plain text.
+	if no.Status == http.StatusTooManyRequests {
 		return service.Whole(no.Status, "text/plain; charset=utf-8", []byte(no.Message))
 	}
 	correlation := strings.ToLower(r.Header.Get("Client-Request-Id")) // the client's request ID

@@ -56,11 +56,10 @@ const (
 	resourceDevOps    = "499b84ac-1321-427f-aa17-267ca6975798" // Azure DevOps is in the public cloud only
 )
 
-// environments returns the clouds that Azure has. Sources: Microsoft Learn, "Microsoft Entra
+// environments returns the clouds that Azure has. The Lanyard library has its own table of them, so
+// that an error there is not repeated here. Sources: Microsoft Learn, "Microsoft Entra
 // authentication and national clouds", "Azure Government vs. public: endpoints", "Azure China:
-// developer guide", "Workload identity federation: considerations" (audiences). The table is
-// separate from the one in the Lanyard library, so that an error in the library's table is not
-// repeated here.
+// developer guide", "Workload identity federation: considerations" (audiences).
 func environments() []Environment {
 	return []Environment{
 		{

@@ -50,8 +50,8 @@ func tokenForm(assertion string, change ...string) string {
 	return form.Encode()
 }
 
-// TestAnswers compares every kind of answer, byte for byte, with golden files. So each change of an
-// answer is reviewed.
+// TestAnswers compares every kind of answer, byte for byte, with golden files. A changed answer
+// needs a changed golden file, which reviewers see.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

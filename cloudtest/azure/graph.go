@@ -144,7 +144,7 @@ func (c *Cloud) listApplications(call *graphCall) (service.Answer, *service.Refu
 func (c *Cloud) createApplication(call *graphCall) (service.Answer, *service.Refusal) {
 	var sent struct {
 		DisplayName    string `json:"displayName"`
-		KeyCredentials []any  `json:"keyCredentials"` // az sends an empty list; others are refused
+		KeyCredentials []any  `json:"keyCredentials"` // must be empty; az sends an empty list
 	}
 	if err := readJSON(call.Request, &sent); err != nil {
 		return nil, badGraphBody(err)

@@ -62,8 +62,9 @@ func (c *Cloud) Service(host string) service.Service {
 	}
 }
 
-// named makes a service from a function and the function's second argument. The journal shows the
-// service under the given name.
+// named returns a service. For each request, the service sets its name in the request's line of the
+// journal. Then it passes two values to the function read: the request, and the value "of", such as
+// the registry at the request's host.
 func named[T any](name string, read func(*service.Request, T) (service.Protocol, service.Handler), of T) service.Service {
 	return func(r *service.Request) (service.Protocol, service.Handler) {
 		r.Call.Service = name

@@ -27,7 +27,7 @@ func TestManagedIdentityCredential(t *testing.T) {
 	w := newWorld(t)
 	for name, tt := range map[string]struct {
 		transport *http.Transport
-		resource  string // distinct, because the SDK caches tokens per process
+		resource  string // differs per transport, because the SDK caches tokens in the process
 	}{"in process": {w.Transport(), "https://vault.azure.net"}, "through the proxy": {rig.Proxied(t, w.Cloud), "https://eventhubs.azure.net"}} {
 		scope := tt.resource + "/.default"
 		before := w.Journal().Last()
@@ -71,8 +71,8 @@ func TestManagedIdentityCredential(t *testing.T) {
 	}
 }
 
-// TestMetadata checks the answers at the proxy's own address. Clients get this address from
-// AZURE_POD_IDENTITY_AUTHORITY_HOST.
+// TestMetadata checks the metadata service's answers at the proxy's address. Clients read this
+// address from the variable AZURE_POD_IDENTITY_AUTHORITY_HOST.
 func TestMetadata(t *testing.T) {
 	w := newWorld(t)
 	_ = rig.Proxied(t, w.Cloud)

@@ -183,7 +183,7 @@ func (call *managementCall) readQuery(op managementOperation) *service.Refusal {
 	return nil
 }
 
-// judge finds the subscription and the resource group that a path names, and checks whether the
+// judge finds the subscription and the resource group that a path names. It checks whether the
 // caller may do the action in the group. A caller without permission does not learn whether the
 // group exists.
 func (c *Cloud) judge(call *managementCall, names []string, action string) *service.Refusal {
@@ -240,7 +240,8 @@ func (s *subscription) groupID(g *ResourceGroup) string {
 	return "/subscriptions/" + s.id + "/resourceGroups/" + g.Name
 }
 
-// resource has the JSON fields of all kinds of resources.
+// resource is the JSON form of a resource of any kind, such as a registry or a managed identity.
+// The type of Properties depends on the kind. Fields that the kind does not have are empty.
 type resource struct {
 	ID         string `json:"id"`
 	Name       string `json:"name"`

@@ -299,8 +299,8 @@ func TestManagementAnswers(t *testing.T) {
 			{name: "assignment-other-role", caller: "administrator", method: "PUT", target: armRegistry + armAssignment, body: assignment(acrPush, "{principal}", "ServicePrincipal")},
 		})
 
-		// A registry with ABAC accepts the assignment of AcrPull but ignores it, even if the
-		// identity has another role there.
+		// A registry with ABAC accepts an assignment of AcrPull but ignores it. An assignment of
+		// Catalog Lister takes effect, but does not allow pulls.
 		abac := strings.Replace(armRegistry, "contoso", "shared", 1)
 		for i, role := range []string{acrPull, acrList} {
 			target := abac + strings.Replace(armAssignment, lastName(armAssignment), strings.Replace(otherID, "c2c2c2c2", fmt.Sprintf("0000000%d", i), 1), 1)
@@ -314,7 +314,7 @@ func TestManagementAnswers(t *testing.T) {
 			t.Error("the role that counts does not")
 		}
 
-		for i := range 20 { // one of at most 20 credentials exists already, so the last call fails
+		for i := range 20 { // one credential exists and the limit is 20, so the last call fails
 			res := w.call(t, managementStep{
 				caller: "manager", method: "PUT", target: armIdentity + fmt.Sprintf("/federatedIdentityCredentials/other-%d", i) + version,
 				body: federated(issuerURL, subjectC+fmt.Sprint(i), audience),
@@ -389,7 +389,7 @@ func TestGraphAnswers(t *testing.T) {
 			{pull: "{app}", want: "401"},
 		})
 
-		for i := range 20 { // one of at most 20 credentials exists already, so the last call fails
+		for i := range 20 { // one credential exists and the limit is 20, so the last call fails
 			res := w.call(t, managementStep{
 				caller: "graph administrator", method: "POST", target: credentials, body: graphFederated(fmt.Sprintf("other-%d", i), issuerURL, subjectD+fmt.Sprint(i), audience),
 			})

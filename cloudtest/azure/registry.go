@@ -25,7 +25,7 @@ type Registry struct {
 // RegistryConfig describes a container registry. Clients create repositories by pushing.
 type RegistryConfig struct {
 	// Name is the registry's name: 5 to 50 small letters and digits. If the registry has a domain
-	// name label, the name ends with a dash and 16 more small letters or digits.
+	// name label, a dash and 16 more small letters or digits follow.
 	Name string `json:"name"`
 	// RoleAssignments give roles to applications of the registry's tenant.
 	RoleAssignments []RegistryRole `json:"roleAssignments,omitempty"`
@@ -113,8 +113,8 @@ type registry struct {
 	assignments []registryAssignment
 	abac        bool
 	refuseARM   bool
-	regions     []string // of data endpoints
-	geo         []string // of regional endpoints
+	regions     []string // regions with a data endpoint
+	geo         []string // regions with a regional endpoint
 }
 
 // registryAssignment is the assignment of a role. If Azure Resource Manager made the assignment, id
@@ -257,7 +257,7 @@ func (c *Cloud) putRegistry(t *tenant, r RegistryConfig) error {
 	return nil
 }
 
-// dropRegistry removes a registry, given by its login server, from all its hosts.
+// dropRegistry removes all hosts of the registry with the given login server.
 func (c *Cloud) dropRegistry(loginServer string) {
 	maps.DeleteFunc(c.registries, func(_ string, r *registry) bool { return r.Host == loginServer })
 }
@@ -274,11 +274,10 @@ func (c *Cloud) DeleteRegistry(tenantID, name string) error {
 	})
 }
 
-// ServeRegistry sets the data plane of the registries. The given function returns the OCI
-// distribution handler of a registry. The handler gets only authenticated and authorized requests.
-// They have the path and the host to which the client sent them, which may be the host of a data
-// endpoint, but no Authorization header. Registries with the same handler share the content of
-// repositories with the same name.
+// ServeRegistry sets the data plane of the registries. The given function returns a registry's OCI
+// distribution handler. The handler gets only authenticated and authorized requests. They have the
+// client's path and host, and no Authorization header. The host may be the host of a data endpoint.
+// Registries with the same handler share the content of repositories with the same name.
 func (c *Cloud) ServeRegistry(plane func(Registry) http.Handler) { c.registryData.Set(plane) }
 
 // registryRequest describes a request to a registry.
@@ -288,8 +287,8 @@ type registryRequest struct {
 	action     string // the action that the caller must be allowed; empty for ping
 }
 
-// readRegistryRequest maps a request to an action of registry scopes. It returns false for an
-// unknown request.
+// readRegistryRequest returns the operation, repository and action of a request. It returns false
+// for an unknown request.
 func readRegistryRequest(r *http.Request) (registryRequest, bool) {
 	if r.URL.Path == "/v2/_catalog" {
 		return registryRequest{operation: "ListRepositories", action: actionCatalog}, r.Method == http.MethodGet

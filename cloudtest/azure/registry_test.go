@@ -151,7 +151,7 @@ func TestRegistryAccessTokens(t *testing.T) {
 	for _, tt := range []struct {
 		name, host, password string
 		scopes               []string
-		want                 string // the claim access; empty for a refusal
+		want                 string // JSON of the claim "access"; empty for a refusal
 	}{
 		{"own repository", shared, a, []string{"repository:tenant-a/app:pull"}, `[{"actions":["pull"],"name":"tenant-a/app","type":"repository"}]`},
 		{"own repository, another below the prefix", shared, a, []string{"repository:tenant-a/b/c:pull"}, `[{"actions":["pull"],"name":"tenant-a/b/c","type":"repository"}]`},
@@ -404,9 +404,10 @@ func TestRegistryTokensEnd(t *testing.T) {
 	})
 }
 
-// TestWithdrawnRole: an access token contains its permissions, so it works until it expires, even
-// if its role is withdrawn. Each new token has the permissions that the roles give when it is
-// issued, whichever older token the client presents.
+// TestWithdrawnRole withdraws a client's role. An access token contains its permissions, so the
+// client's access token still works until it expires. For a new token, the client must exchange an
+// older one. The new token has only the permissions of the client's present roles. It inherits no
+// permissions from the older token.
 func TestWithdrawnRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -541,9 +542,9 @@ func TestRegistryFaults(t *testing.T) {
 	}
 }
 
-// TestOwns checks at which hosts the local Azure has a service. A registry has a host only in the
-// environments that have a registry of this name: contoso has no host in China. There must be no
-// service at look-alike hosts.
+// TestOwns checks at which hosts the local Azure has a service. The registry contoso must have no
+// host in China, because China has no registry of this name. There must be no service at look-alike
+// hosts.
 func TestOwns(t *testing.T) {
 	w := newWorld(t)
 	for host, want := range map[string]bool{

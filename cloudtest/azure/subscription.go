@@ -148,7 +148,7 @@ func (s *subscription) allows(clientID, group, action string) bool {
 	})
 }
 
-// putSubscription adds a subscription of a new tenant.
+// putSubscription adds a new tenant's subscription to the cloud.
 func (c *Cloud) putSubscription(t *tenant, s Subscription) error {
 	parsed, err := s.parse(t)
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 
 // Lifetimes of the tokens that Entra ID issues. Sources: Microsoft Learn, "Configurable token
 // lifetimes" (60 to 90 minutes) and "Managed identities: frequently asked questions" (24 hours).
-// The local Entra ID uses the shortest lifetime, so that a client that expects a longer one fails.
+// From a range, the local Entra ID takes the minimum. So a client that expects a longer
+// lifetime fails.
 const (
 	// EntraTokenLife is the lifetime of an access token that is issued for a client assertion.
 	EntraTokenLife = time.Hour
@@ -35,7 +36,7 @@ type accessToken struct {
 	roles    []string
 }
 
-// principalName returns the caller's name in the journal.
+// principalName returns the name by which the journal identifies an application.
 func principalName(t *tenant, a *application) string { return a.clientID + "@" + t.id }
 
 // issueAccessToken makes an access token for an application. The token is of version 1.0, which the

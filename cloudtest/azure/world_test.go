@@ -44,8 +44,8 @@ const (
 	subjectAdmin  = "repo:contoso/infrastructure:ref:refs/heads/main"
 )
 
-// world is a cloud with two tenants of a Kubernetes cluster. Each tenant has an application of
-// Entra ID.
+// world is the local cloud of these tests. The tenants tenant-a and tenant-b of a Kubernetes
+// cluster use it. Each of the two tenants has an application in Entra ID.
 type world struct {
 	*cloudtest.Cloud
 
@@ -187,8 +187,8 @@ func (w *world) planes(host string) *plane {
 	return w.stores[host]
 }
 
-// plane is a data plane that keeps its content in memory, by path. It refuses a request that still
-// has credentials.
+// plane is a data plane that keeps its content in memory, by path. It refuses a request that has a
+// credential or the query parameter mount. The cloud must forward neither of them.
 type plane struct {
 	mu      sync.Mutex
 	content map[string][]byte

@@ -23,10 +23,11 @@ type Sender func(ctx context.Context, method, path string, query url.Values, bod
 // Decoder reads a request's JSON body.
 type Decoder func(r *http.Request, into any) error
 
-// Table lists the methods that change a cloud. C is the cloud's type, such as *aws.Cloud. The zero
-// value is a table for a server.
+// Table lists the methods that change a cloud. C is the cloud's type, such as *aws.Cloud. [Put] and
+// similar functions add methods to the table. A server starts with the zero value of Table. A
+// client sets Send first.
 type Table[C any] struct {
-	// Send sends the requests of the client's functions. It is nil in a table for a server.
+	// Send sends a client's requests to the server. It is nil on the server, which sends none.
 	Send Sender
 
 	rows []row[C]
@@ -51,7 +52,7 @@ func (t *Table[C]) Routes(cloud C, decode Decoder) map[string]func(*http.Request
 type route struct {
 	method, path string
 	wildcards    []string
-	parameters   []string // of the query
+	parameters   []string // names of the query parameters
 }
 
 var wildcard = regexp.MustCompile(`\{(\w+)\}`)
@@ -93,8 +94,9 @@ func (t route) target(texts []string) (string, url.Values) {
 	return path, query
 }
 
-// add adds a row with a body of type B to the table. If B is noBody, the row has no body. The
-// result is the function that a client calls to request the row's change.
+// add adds a row to the table t. The row pairs the route in pattern with the last argument, a
+// function that changes the cloud. The type of the request's body is B. If B is noBody, the request
+// has no body. add returns the function with which a client requests this change.
 func add[C, B any](
 	t *Table[C], pattern string, do func(cloud C, texts []string, body B) error,
 ) func(ctx context.Context, body B, texts ...string) error {
@@ -119,25 +121,33 @@ func add[C, B any](
 
 type noBody struct{}
 
-// Set adds a row whose method takes only a body.
+// Set adds a row to the table t. The row pairs the route with the last argument, a method of the
+// cloud. The method takes only a JSON body. Set returns the function with which a client requests
+// this change.
 func Set[C, B any](t *Table[C], route string, do func(C, B) error) func(context.Context, B) error {
 	send := add(t, route, func(cloud C, _ []string, body B) error { return do(cloud, body) })
 	return func(ctx context.Context, body B) error { return send(ctx, body) }
 }
 
-// Put adds a row whose method takes one string and a body.
+// Put adds a row to the table t. The row pairs the route with the last argument, a method of the
+// cloud. The method takes one string, such as an account, and a JSON body. Put returns the function
+// with which a client requests this change.
 func Put[C, B any](t *Table[C], route string, do func(C, string, B) error) func(context.Context, string, B) error {
 	send := add(t, route, func(cloud C, texts []string, body B) error { return do(cloud, texts[0], body) })
 	return func(ctx context.Context, in string, body B) error { return send(ctx, body, in) }
 }
 
-// PutIn adds a row whose method takes two strings and a body.
+// PutIn adds a row to the table t. The row pairs the route with the last argument, a method of the
+// cloud. The method takes two strings, such as an account and a role, and a JSON body. PutIn
+// returns the function with which a client requests this change.
 func PutIn[C, B any](t *Table[C], route string, do func(C, string, string, B) error) func(context.Context, string, string, B) error {
 	send := add(t, route, func(cloud C, texts []string, body B) error { return do(cloud, texts[0], texts[1], body) })
 	return func(ctx context.Context, in, of string, body B) error { return send(ctx, body, in, of) }
 }
 
-// Clear adds a row whose method takes no parameters.
+// Clear adds a row to the table t. The row pairs the route with the last argument, a method of the
+// cloud. The method takes no parameters. Clear returns the function with which a client requests
+// this change.
 func Clear[C any](t *Table[C], route string, do func(C)) func(context.Context) error {
 	send := add(t, route, func(cloud C, _ []string, _ noBody) error {
 		do(cloud)
@@ -146,13 +156,17 @@ func Clear[C any](t *Table[C], route string, do func(C)) func(context.Context) e
 	return func(ctx context.Context) error { return send(ctx, noBody{}) }
 }
 
-// Delete adds a row whose method takes two strings.
+// Delete adds a row to the table t. The row pairs the route with the last argument, a method of the
+// cloud. The method takes two strings, such as an account and a role. Delete returns the function
+// with which a client requests this change.
 func Delete[C any](t *Table[C], route string, do func(C, string, string) error) func(context.Context, string, string) error {
 	send := add(t, route, func(cloud C, texts []string, _ noBody) error { return do(cloud, texts[0], texts[1]) })
 	return func(ctx context.Context, in, name string) error { return send(ctx, noBody{}, in, name) }
 }
 
-// DeleteIn adds a row whose method takes three strings.
+// DeleteIn adds a row to the table t. The row pairs the route with the last argument, a method of
+// the cloud. The method takes three strings, such as an account, a region and a name. DeleteIn
+// returns the function with which a client requests this change.
 func DeleteIn[C any](
 	t *Table[C], route string, do func(C, string, string, string) error,
 ) func(context.Context, string, string, string) error {

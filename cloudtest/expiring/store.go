@@ -14,8 +14,8 @@ const keep = time.Hour
 // sweepSize is the number of entries that a store must have before it deletes old entries.
 const sweepSize = 1024
 
-// Store maps secrets to values. It stores only the hash of a secret, and deletes a value some time
-// after the value has expired. The zero value is empty. It is not safe for concurrent use.
+// Store maps secrets to values. It stores only the hash of a secret. It deletes a value some time
+// after the value has expired. The zero value is empty. A Store is not safe for concurrent use.
 type Store[V any] struct {
 	entries map[[sha256.Size]byte]entry[V]
 	sweepAt int
@@ -26,7 +26,7 @@ type entry[V any] struct {
 	expires time.Time
 }
 
-// Put stores the value of a secret, and the time when it expires.
+// Put stores a value under a secret, with the time when the value expires.
 func (s *Store[V]) Put(secret string, value V, expires, now time.Time) {
 	if s.entries == nil {
 		s.entries, s.sweepAt = map[[sha256.Size]byte]entry[V]{}, sweepSize
@@ -38,7 +38,7 @@ func (s *Store[V]) Put(secret string, value V, expires, now time.Time) {
 	s.entries[sha256.Sum256([]byte(secret))] = entry[V]{value, expires}
 }
 
-// Get returns the value of a secret. The value may have expired.
+// Get returns the value that is stored under a secret. The value may have expired.
 func (s *Store[V]) Get(secret string) (V, bool) {
 	e, ok := s.entries[sha256.Sum256([]byte(secret))]
 	return e.value, ok

@@ -8,8 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
 )
 
-// TestStore checks that a value stays for an hour after it has expired. After that hour, a store
-// that grows must delete the value.
+// TestStore checks that a value stays for an hour after it has expired. Later, Put must delete the
+// value while it adds new ones.
 func TestStore(t *testing.T) {
 	var s expiring.Store[int]
 	start := time.Unix(0, 0)

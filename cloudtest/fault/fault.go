@@ -38,7 +38,7 @@ const (
 	Refuse Kind = "refuse"
 	// Drop closes the connection without an answer.
 	Drop Kind = "drop"
-	// Malformed answers HTTP 200 with a body that is cut off in the middle of its syntax.
+	// Malformed answers HTTP 200 with truncated JSON, XML or HTML.
 	Malformed Kind = "malformed"
 	// Skew moves the service's clock by the fault's field Skew.
 	Skew Kind = "skew"
@@ -180,10 +180,11 @@ type Quota struct {
 	Operation string `json:"operation,omitempty"`
 	// PerSecond is the sustained rate in calls per second. Required, positive.
 	PerSecond float64 `json:"perSecond"`
-	// Burst is how many calls may come at once; default: PerSecond, at least 1.
+	// Burst is how many calls may come at once. The default is PerSecond, rounded down, but at
+	// least 1.
 	Burst int `json:"burst,omitempty"`
-	// RetryAfter is how long the answer to a throttled call asks the caller to wait, a whole number
-	// of seconds. If it is 0, the answer has no header Retry-After.
+	// RetryAfter is how long the answer to a throttled call asks the caller to wait. It is a whole
+	// number of seconds. If it is 0, the answer has no header Retry-After.
 	RetryAfter time.Duration `json:"-"`
 }
 
@@ -351,9 +352,10 @@ func (s *Set) SetQuotas(quotas []Quota) error {
 	return nil
 }
 
-// Take returns the effect of all faults and quotas on a call, and counts the call against the
-// faults that apply. All delays and skews add up. If several faults would make the call fail, only
-// the fault that was added first applies. A quota applies only if no fault makes the call fail.
+// Take returns the effect of all faults and quotas on a call. It counts the call against the faults
+// that apply. The delays of these faults add up, and so do their skews. Of the faults that make the
+// call fail, only the fault that was added first applies. A quota applies only if no fault makes
+// the call fail.
 func (s *Set) Take(host, service, operation string) Effect {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,8 +25,8 @@ type Admin struct {
 	DeleteMetadata       func(ctx context.Context) error
 }
 
-// NewAdmin adds to the table the methods that change a [Cloud]. It returns the functions with which
-// a client requests these changes.
+// NewAdmin fills the table with the methods that change a [Cloud]. It returns the functions with
+// which a client requests these changes.
 func NewAdmin(t *change.Table[*Cloud]) Admin {
 	const in = " /gcp/projects/{project}"
 	return Admin{

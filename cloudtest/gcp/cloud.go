@@ -6,9 +6,9 @@
 // It verifies what Google Cloud verifies: tokens against their issuer's keys, attribute mappings
 // and conditions, IAM bindings. It answers with Google's error codes, HTTP statuses and bodies.
 //
-// A [Cloud] has a service for each of Google's host names, see [Cloud.Service], and a metadata
-// server, [Cloud.Metadata]. It checks a principal's permissions at each request, so a change of
-// permissions is in force at once, even for access tokens that were issued earlier.
+// [Cloud.Service] is the service at one of Google's host names. [Cloud.Metadata] is the metadata
+// server. A [Cloud] checks a principal's permissions at each request. So a change of permissions
+// takes effect at once, even for access tokens that were issued earlier.
 //
 // Every method that changes the cloud returns a [*setting.Error] if a setting is invalid. If the
 // object to change does not exist, the error wraps [setting.ErrNotFound].
@@ -58,10 +58,11 @@ type project struct {
 	repos                map[repositoryKey]*repository
 }
 
-// pool, cluster, account, repository and bucket are immutable once stored; a change replaces them.
-// Replacing a pool keeps its serial. Replacing an account keeps its uniqueID, unless the new
-// account sets one. If an object is deleted and created again, its old serial or uniqueID is not
-// kept.
+// pool, cluster, account, repository and bucket are immutable once stored. A change stores a new
+// object in the old one's place. A pool's serial distinguishes the pool from a later pool of the
+// same name. An account's uniqueID does the same for accounts. Replacing a pool keeps its serial.
+// Replacing an account keeps its uniqueID, unless the new account sets one. If an object is deleted
+// and created again, its old serial or uniqueID is not kept.
 type pool struct {
 	id, serial string
 	disabled   bool
@@ -94,8 +95,8 @@ type bucket struct {
 }
 
 // New makes the local Google Cloud that cfg describes. The cloud fetches the discovery documents
-// and keys of OIDC issuers through the given transport, which must reach only hosts of the local
-// cloud. The error is a [*setting.Error].
+// and keys of OIDC issuers through the given transport. The transport must reach only hosts of the
+// local cloud. The error is a [*setting.Error].
 func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 	c := &Cloud{
 		verifier: oidc.NewVerifier(issuers, tokenLeeway),
@@ -324,8 +325,9 @@ func (c *Cloud) DeleteBucket(projectID, name string) error {
 }
 
 // Service returns the service at a host, or nil if Google Cloud has no such host. The public
-// universe and every project's universe have hosts for the APIs and for the registries in all
-// locations. One more host belongs to Google's own issuer.
+// universe and every project's universe have hosts for the APIs. Each of them also has hosts for
+// the registries in all locations, if the local cloud knows the universe's registries. One more
+// host belongs to Google's own issuer.
 func (c *Cloud) Service(host string) service.Service {
 	ep, ok := parseHost(host, c.universes())
 	if !ok {

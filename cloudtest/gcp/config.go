@@ -33,9 +33,9 @@ type Project struct {
 	Bindings []Binding `json:"bindings,omitempty"`
 	// Pools are the project's workload identity pools, unique by ID.
 	Pools []Pool `json:"pools,omitempty"`
-	// Clusters are GKE clusters, unique by location and name. The project's built-in pool,
-	// <id>.svc.id.goog, accepts the clusters' tokens. In a universe where the project's ID is
-	// <prefix>:<name>, the pool is <name>.<prefix>.svc.id.goog.
+	// Clusters are GKE clusters, unique by location and name. The project's built-in pool accepts
+	// the clusters' tokens. The pool's name is <id>.svc.id.goog. But outside the public universe, a
+	// project with the ID <prefix>:<name> has the pool <name>.<prefix>.svc.id.goog.
 	Clusters []Cluster `json:"clusters,omitempty"`
 	// ServiceAccounts are the project's service accounts, unique by address.
 	ServiceAccounts []ServiceAccount `json:"serviceAccounts,omitempty"`
@@ -61,7 +61,8 @@ type Binding struct {
 
 // Pool is a workload identity pool.
 type Pool struct {
-	// ID is the pool's ID: 4 to 32 small letters, digits and hyphens, not beginning with "gcp-".
+	// ID is the pool's ID: 4 to 32 small letters, digits and hyphens. It begins with a letter,
+	// but not with "gcp-".
 	ID string `json:"id"`
 	// Disabled stops exchanges of tokens through the pool, and makes tokens from earlier exchanges
 	// invalid.
@@ -150,10 +151,10 @@ type Metadata struct {
 	// KubernetesServiceAccount is the workload's ServiceAccount, "<namespace>/<name>". It may be
 	// set only with a cluster.
 	KubernetesServiceAccount string `json:"kubernetesServiceAccount,omitempty"`
-	// ServiceAccount is the address of the workload's IAM service account. With
-	// KubernetesServiceAccount, it is the value of the annotation iam.gke.io/gcp-service-account,
-	// and the Kubernetes ServiceAccount must be allowed to impersonate the IAM service account. If
-	// ServiceAccount and KubernetesServiceAccount are both empty, the workload gets no tokens.
+	// ServiceAccount is the address of the workload's IAM service account. If
+	// KubernetesServiceAccount is also set, give the value of that ServiceAccount's annotation
+	// iam.gke.io/gcp-service-account. That ServiceAccount must then be allowed to impersonate the
+	// IAM service account. If both fields are empty, the workload gets no tokens.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Scopes are the tokens' scopes; default: https://www.googleapis.com/auth/cloud-platform.
 	Scopes []string `json:"scopes,omitempty"`
@@ -211,7 +212,7 @@ var universePattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?
 const (
 	maxAudiences      = 10
 	maxAudience       = 256  // characters
-	maxMappings       = 50   // of attribute.<name>
+	maxMappings       = 50   // mappings to attribute.<name>; google.subject does not count
 	maxMapping        = 2048 // characters of an expression
 	maxCondition      = 4096 // characters
 	maxSubject        = 127  // bytes of google.subject

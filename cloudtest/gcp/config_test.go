@@ -167,8 +167,8 @@ func TestConfigRefusals(t *testing.T) {
 	}
 }
 
-// TestChangesOfNothing checks that objects that do not exist cannot be changed. It also checks that
-// a refused project can be added after it was corrected.
+// TestChangesOfNothing checks that objects that do not exist cannot be changed or deleted. It also
+// checks that AddProject accepts a refused project after the project is corrected.
 func TestChangesOfNothing(t *testing.T) {
 	c, err := New(Config{Projects: []Project{{ID: "my-org-project", Number: "1"}}}, http.DefaultTransport)
 	must.Succeed(t, err)

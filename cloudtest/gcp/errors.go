@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// info returns a google.rpc.ErrorInfo for the field [service.Refusal.Detail]. The metadata is given
-// as alternating names and values.
+// info returns a google.rpc.ErrorInfo, which callers store in [service.Refusal.Detail]. The pairs
+// are its metadata: names and values alternate.
 func info(reason string, pairs ...string) *errorInfo {
 	out := errorInfo{
 		Type: "type.googleapis.com/google.rpc.ErrorInfo", Reason: reason, Domain: "googleapis.com", Metadata: map[string]string{},

@@ -179,8 +179,12 @@ func TestExchangeRefusals(t *testing.T) {
 	}
 }
 
-// TestExchangeForms checks that STS accepts the parameters as a form with the names of RFC 8693, as
-// JSON with the same names, and as JSON with the API's names. Every other request must be refused.
+// TestExchangeForms checks that STS accepts parameters in these formats:
+//   - a form with the names of RFC 8693
+//   - JSON with the names of RFC 8693
+//   - JSON with the API's names
+//
+// Every other request must be refused.
 func TestExchangeForms(t *testing.T) {
 	w := newWorld(t)
 	token := minted(t)(w.cluster.Mint(clusterClaims(ksaA)))
@@ -475,9 +479,10 @@ func TestOtherUniverse(t *testing.T) {
 	r := rig.NewRequest(t, http.MethodPost, "https://iamcredentials.s3nsapis.fr/v1/projects/-/serviceAccounts/"+robot+":generateAccessToken", "application/json", `{"scope":["`+scopeAll+`"]}`)
 	r.Header.Set("Authorization", "Bearer "+exchange("sts.s3nsapis.fr", good, pool).text(t, "access_token"))
 	token := "Bearer " + w.do(t, r).text(t, "accessToken")
+	// The image imageOpen and the bucket open.bucket exist only in the public universe.
 	for target, want := range map[string]int{
 		"https://u-france-east1-docker.s3nsregistry.fr" + image:                          http.StatusOK,
-		"https://u-france-east1-docker.s3nsregistry.fr/v2/" + imageOpen + "/manifests/1": http.StatusNotFound, // not found: the image is in the public universe
+		"https://u-france-east1-docker.s3nsregistry.fr/v2/" + imageOpen + "/manifests/1": http.StatusNotFound,
 		"https://" + dockerHost + image:                                                  http.StatusUnauthorized,
 		"https://storage.s3nsapis.fr/sovereign-bucket/a":                                 http.StatusOK,
 		"https://storage.s3nsapis.fr/open.bucket/a":                                      http.StatusNotFound,

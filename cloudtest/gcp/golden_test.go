@@ -22,7 +22,8 @@ func mask(s string) string {
 	return regexp.MustCompile(`(ya29\.[cd]\.|AJAD5v)[\w-]+`).ReplaceAllString(s, "$1…")
 }
 
-// TestAnswers compares every kind of answer of Google Cloud, byte for byte, with golden files.
+// TestAnswers compares every kind of answer of the local Google Cloud, byte for byte, with golden
+// files.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -6,7 +6,7 @@ import (
 )
 
 // Names of Google Cloud's services in the journal and in faults. No two clouds may use the same
-// name for a service, so "sts" and "registry", which are AWS's, are not used here.
+// name for a service. The names "sts" and "registry" are already AWS's.
 const (
 	// ServiceSTS is the Security Token Service.
 	ServiceSTS = "gcp-sts"
@@ -55,8 +55,8 @@ func regions() []string {
 func multiRegions() []string { return []string{"asia", "europe", "us"} }
 
 // containerRegistryHosts maps each host of the former Container Registry to a location. Artifact
-// Registry stores the content of such a host in that location, in a repository with the host's
-// name. Source: Artifact Registry, "Transition to repositories with gcr.io domain support".
+// Registry stores the host's content in that location, in a repository with the host's name.
+// Source: Artifact Registry, "Transition to repositories with gcr.io domain support".
 func containerRegistryHosts() map[string]string {
 	return map[string]string{"gcr.io": "us", "us.gcr.io": "us", "eu.gcr.io": "europe", "asia.gcr.io": "asia"}
 }

@@ -47,9 +47,11 @@ func TestHosts(t *testing.T) {
 		"eu.gcr.io":                              {service: ServiceRegistry, universe: public, location: "europe", gcr: "eu.gcr.io"},
 		"asia.gcr.io":                            {service: ServiceRegistry, universe: public, location: "asia", gcr: "asia.gcr.io"},
 
-		"storage.europe-west1.rep.googleapis.com":        {service: ServiceStorage, universe: public},
-		"docker.europe-west1.rep.pkg.dev":                registry("europe-west1"),
-		"u-france-east1-docker.s3nsregistry.fr":          {}, // no project is in this universe
+		"storage.europe-west1.rep.googleapis.com": {service: ServiceStorage, universe: public},
+		"docker.europe-west1.rep.pkg.dev":         registry("europe-west1"),
+		// The universe of this host is s3nsapis.fr. It is not among the two universes that the test
+		// passes to parseHost.
+		"u-france-east1-docker.s3nsregistry.fr":          {},
 		"docker.us.rep.pkg.dev":                          {},
 		"docker.mars-central1.rep.pkg.dev":               {},
 		"x-docker.europe-west1.rep.pkg.dev":              {},

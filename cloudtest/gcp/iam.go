@@ -8,9 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// iamMethods returns the methods of the IAM API that set up trust. With them, an administrator
-// makes a project trust an issuer, and makes a service account trust the issuer's subjects. Source:
-// IAM API v1.
+// iamMethods returns the methods of the IAM API that set up trust. They make a project trust an
+// issuer, and make a service account trust the issuer's subjects. Source: IAM API v1.
 func iamMethods() []managementMethod {
 	const (
 		pools    = "google.iam.v1.WorkloadIdentityPools"
@@ -51,7 +50,7 @@ func alreadyExists(message string) *service.Refusal {
 	return service.Refuse(http.StatusConflict, codeExists, message)
 }
 
-// creation returns the long-running operation that answers the creation of a named object.
+// creation returns the answer to the creation of a named object: a long-running operation.
 func creation(name, metadata string) operation {
 	return operation{
 		Name:     name + "/operations/" + randomText(18),
@@ -60,8 +59,8 @@ func creation(name, metadata string) operation {
 }
 
 // creates returns a handler for a method that creates an object in a project. The handler decodes
-// the call's body and requires the permission in the project. Then it calls the given function,
-// with the lock held, to create the object.
+// the call's body, and requires the permission in the project. Then it calls do, with the lock
+// held, to create the object.
 func creates[B any](
 	permission string, do func(*Cloud, *managementCall, *project, B) (any, *service.Refusal),
 ) func(*Cloud, *managementCall) (any, *service.Refusal) {

@@ -17,7 +17,8 @@ import (
 
 const opGenerateAccessToken = "GenerateAccessToken"
 
-// iamMethod is the name that ErrorInfo gives to the method GenerateAccessToken.
+// iamMethod is the full name of the method GenerateAccessToken. Errors have it in their
+// google.rpc.ErrorInfo.
 const iamMethod = "google.iam.credentials.v1.IAMCredentials." + opGenerateAccessToken
 
 // maxDelegates is the maximum number of delegates in one request.

@@ -17,7 +17,7 @@ import (
 // managementMethod is a method of an API that manages projects.
 type managementMethod struct {
 	name string // the method's name in the journal
-	api  string // ErrorInfo's name for the method is <api>.<name>
+	api  string // the API's full name; google.rpc.ErrorInfo calls the method <api>.<name>
 	verb string // HTTP method
 	path string // below /v1/; each "*" matches one name
 	// query lists the method's parameters, except for those that all methods have.
@@ -108,7 +108,8 @@ func readQuery(raw string, known []string) (url.Values, *service.Refusal) {
 	return query, nil
 }
 
-// readJSON decodes the call's body. It refuses fields that the local cloud does not have.
+// readJSON decodes the call's body into a message. It refuses fields that the message does not
+// have.
 func (call *managementCall) readJSON(into any) *service.Refusal {
 	media, _, err := mime.ParseMediaType(call.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" || !json.Valid(call.body) {
@@ -151,9 +152,9 @@ func (c *Cloud) findProject(name, universe string) *project {
 	return p
 }
 
-// require finds a project. The project's policy, or the given policy of a resource in the project,
-// must give the caller the permission. A caller without the permission does not learn whether the
-// project exists. The lock must be held.
+// require finds a project by ID or number. The caller must have the permission from the project's
+// policy, or from own, the policy of a resource in the project. A caller without the permission
+// does not learn whether the project exists. The lock must be held.
 func (c *Cloud) require(call *managementCall, projectName, permission string, own policy) (*project, *service.Refusal) {
 	p := c.findProject(projectName, call.who.universe)
 	if p == nil || !c.allowed(call.who, permission, p.id, own) {

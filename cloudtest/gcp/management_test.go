@@ -36,8 +36,8 @@ func managementRequest(t *testing.T, token, target, body string) *http.Request {
 	return r
 }
 
-// administer gives roles on the project to an administrator in the GKE cluster, and returns the
-// administrator's token.
+// administer gives roles on the project to an administrator, a ServiceAccount of the GKE cluster.
+// It returns an access token of this ServiceAccount.
 func (w *world) administer(t *testing.T, roles ...string) string {
 	t.Helper()
 	var bindings []gcp.Binding
@@ -48,9 +48,9 @@ func (w *world) administer(t *testing.T, roles ...string) string {
 	return w.federated(t, ksaAdministrator)
 }
 
-// TestManagementAnswers sets up trust as an administrator does: a project comes to trust an issuer,
-// and then a repository and a service account come to trust a subject of the issuer. It compares
-// every answer, byte for byte, with golden files.
+// TestManagementAnswers sets up trust as an administrator does. First, a project comes to trust an
+// issuer. Then a repository and a service account come to trust a subject of the issuer. The test
+// compares every answer, byte for byte, with golden files.
 func TestManagementAnswers(t *testing.T) {
 	const (
 		pools     = iamAPI + projectID + "/locations/global/workloadIdentityPools"
@@ -93,10 +93,12 @@ func TestManagementAnswers(t *testing.T) {
 			return w.exchange(t, exchangeForm(audience, minted(t)(w.pool.Mint(claims))))
 		}
 		for _, step := range []struct {
-			name, token, target, body string // the call; empty if a field below is set
-			exchange                  int    // expected status of STS for the new provider
-			pull                      int    // expected status of the registry
-			impersonate               int    // expected status of IAM Credentials
+			// A step with a name is a call, whose answer is compared with a golden file. A step
+			// without a name sets one of the expected statuses below.
+			name, token, target, body string
+			exchange                  int // expected status of STS for the new provider
+			pull                      int // expected status of the registry
+			impersonate               int // expected status of IAM Credentials
 		}{
 			{name: "project-no-token", target: resourceManager + projectID},
 			{name: "project-bad-token", token: "ya29.x", target: resourceManager + projectID},

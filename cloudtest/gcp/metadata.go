@@ -141,7 +141,8 @@ func (c *Cloud) metadataTree(m *Metadata) map[string]string {
 	return tree
 }
 
-// tellTree answers with a text, the names in a directory, or a directory's values as JSON.
+// tellTree answers with the value at the request's path. For a directory, it answers with the names
+// in the directory, or with the directory's values as JSON.
 func tellTree(r *service.Request, tree map[string]string) (service.Answer, *service.Refusal) {
 	path := strings.TrimPrefix(r.URL.Path, metadataRoot)
 	if value, ok := tree[path]; ok {
@@ -286,7 +287,8 @@ func (c *Cloud) identityToken(r *service.Request, m *Metadata) (service.Answer, 
 }
 
 // readAccounts implements [service.Service] for the host of Google's own issuer. The host serves
-// the issuer's discovery document and keys. Google serves the keys at www.googleapis.com instead.
+// the issuer's discovery document and keys. The real Google serves the keys at another host,
+// www.googleapis.com.
 func (c *Cloud) readAccounts(r *service.Request) (service.Protocol, service.Handler) {
 	r.Call.Operation = "GetDocument"
 	return page(), func(r *service.Request) (service.Answer, *service.Refusal) {

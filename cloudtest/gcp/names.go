@@ -52,9 +52,9 @@ var locationPattern = regexp.MustCompile(`\A(?:u-)?[a-z]+-[a-z]+[0-9]+(?:-[a-z])
 var kubernetesPattern = regexp.MustCompile(`\A[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?\z`)
 
 // isBucketName reports whether a bucket can have the name. It refuses the first words of the JSON
-// API's paths, such as "storage". Otherwise the path /storage/v1/b/… could mean an object in the
-// bucket "storage", or a call of the JSON API. Source: Cloud Storage, "About Cloud Storage buckets:
-// bucket names".
+// API's paths, such as "storage". If a bucket had that name, the path /storage/v1/b/… could mean an
+// object in the bucket or a call of the JSON API. Source: Cloud Storage, "About Cloud Storage
+// buckets: bucket names".
 func isBucketName(name string) bool {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return false
@@ -79,8 +79,9 @@ func addressForm(projectID string) string {
 	return projectID
 }
 
-// isAddress reports whether email can be the address of a service account of the project. In
-// another universe, the domain of Compute Engine accounts contains the universe's prefix. Source:
+// isAddress reports whether email can be the address of a service account of the project. A
+// project ID with a prefix without dots, such as "s3ns:project", belongs to another universe than
+// Google's public one. There, the domain of Compute Engine accounts contains the prefix. Source:
 // Cloud de Confiance by S3NS, "Key differences".
 func isAddress(email, projectID, number string) bool {
 	if email == number+computeAccounts || email == addressForm(projectID)+appEngineAccounts {

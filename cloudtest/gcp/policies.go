@@ -28,8 +28,9 @@ func repositoryMethods() []managementMethod {
 
 const paramPolicyVersion = "options.requestedPolicyVersion"
 
-// checkPolicyVersion checks the version that the caller requests. The local cloud has no
-// conditions, so its answer is the same for every valid version. Source: IAM API, GetPolicyOptions.
+// checkPolicyVersion checks the policy version that the caller requests. The answer is the same for
+// every valid version, because bindings have no conditions in the local cloud. Source: IAM API,
+// GetPolicyOptions.
 func (call *managementCall) checkPolicyVersion() *service.Refusal {
 	if v := call.query.Get(paramPolicyVersion); call.query.Has(paramPolicyVersion) && v != "0" && v != "1" && v != "3" {
 		return invalidArgument("Invalid value for options.requested_policy_version: give 0, 1 or 3")
@@ -63,8 +64,7 @@ func (p policy) answer() policyMessage {
 	return policyMessage{Version: 1, ETag: base64.StdEncoding.EncodeToString(sum[:8]), Bindings: bindings}
 }
 
-// readPolicy reads the body of SetIamPolicy. Field masks, conditions and audit settings are not
-// supported.
+// readPolicy reads the body of SetIamPolicy. It refuses field masks, conditions and audit settings.
 func (call *managementCall) readPolicy() (policyMessage, *service.Refusal) {
 	var q struct {
 		Policy *policyMessage `json:"policy"`
@@ -90,8 +90,8 @@ const maxMembers = 1500
 func plainBase64(s string) string { return strings.NewReplacer("-", "+", "_", "/").Replace(s) }
 
 // replacePolicy checks and returns the policy that replaces the current policy. If the request has
-// an etag, it must equal the current policy's etag. Each role of the new policy must begin with one
-// of the given prefixes. The lock must be held.
+// an etag, the current policy must have the same etag. Each role of the new policy must begin with
+// one of the given prefixes. The lock must be held.
 func (c *Cloud) replacePolicy(call *managementCall, current policy, q policyMessage, roles ...string) (policy, *service.Refusal) {
 	if q.ETag != "" && plainBase64(q.ETag) != current.answer().ETag {
 		return nil, service.Refuse(http.StatusConflict, codeAborted,

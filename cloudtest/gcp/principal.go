@@ -14,9 +14,10 @@ type principal struct {
 	universe string
 	// email and uniqueID are set for a service account.
 	email, uniqueID string
-	// pool, serial and project are set for a federated identity. They are the pool's resource
-	// name, the pool's serial, and the ID of the pool's project. A GKE pool has no serial,
-	// because it exists as long as its project.
+	// pool is set for a federated identity. It is the resource name of the identity's workload
+	// identity pool. serial and project are the pool's serial, and the ID of the pool's project.
+	// The serial distinguishes the pool from a later pool of the same name. A GKE pool cannot be
+	// deleted, so its identities have neither serial nor project.
 	pool, serial, project string
 	subject               string
 	// others are further names that a binding can use for a federated identity.
@@ -59,9 +60,9 @@ var (
 	errEnded         = errors.New("the token's principal was deleted or disabled")
 )
 
-// redeem looks up an issued token. If registry is set, the token must have been issued by that
-// registry; otherwise it must be an access token. A token whose principal was deleted or disabled
-// is refused.
+// redeem looks up an issued token. If registry is empty, the token must be an access token.
+// Otherwise it must be a token that this registry issued. A token whose principal was deleted or
+// disabled is refused.
 func (c *Cloud) redeem(token, universe, registry string, now time.Time) (accessToken, error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

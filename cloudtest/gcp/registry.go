@@ -18,7 +18,7 @@ type Registry struct {
 	Host string
 }
 
-// ServeRegistry sets the data plane of Artifact Registry: a function that returns the OCI
+// ServeRegistry sets the data plane of Artifact Registry. The given function returns the OCI
 // distribution handler of a host. The handler gets only allowed requests. The requests have the
 // client's host and path (/v2/<project>/<repository>/<image>/…), but no Authorization header.
 func (c *Cloud) ServeRegistry(registry func(Registry) http.Handler) { c.registry.Set(registry) }
@@ -66,9 +66,9 @@ func (p place) resource() string {
 }
 
 // readPlace reads the repository from the name of an image. The name begins with
-// <project>/<repository>, or with <project> under gcr.io's hosts. In the name, a slash replaces the
-// colon in a project's ID. Domain-scoped projects and all projects outside the public universe have
-// a colon. Source: Artifact Registry, "Repository and image names".
+// <project>/<repository>, or with <project> under gcr.io's hosts. The IDs of domain-scoped
+// projects, and of all projects outside the public universe, contain a colon. In the name of an
+// image, a slash replaces this colon. Source: Artifact Registry, "Repository and image names".
 func readPlace(name string, ep endpoint) (place, bool) {
 	project, rest, ok := strings.Cut(name, "/")
 	if strings.Contains(project, ".") || ep.universe != DefaultUniverse {
@@ -139,8 +139,8 @@ func (c *Cloud) readRegistry(r *service.Request, ep endpoint) (service.Protocol,
 	}
 }
 
-// scopeOf returns the actions in the scope of a challenge, for a kind of request. Source:
-// distribution, "Token Scope Documentation".
+// scopeOf returns the actions for the scope in a challenge. They depend on the kind of the refused
+// request. Source: distribution, "Token Scope Documentation".
 func scopeOf(k oci.Kind) string {
 	if k.Reads() {
 		return "pull"
@@ -148,10 +148,9 @@ func scopeOf(k oci.Kind) string {
 	return "push,pull"
 }
 
-// registryCaller authenticates the caller. Without credentials, the caller is anonymous. Otherwise
-// the credential must be the registry's own token, or an access token that was sent as a password
-// or as a bearer token. Source: Artifact Registry, "Configure authentication to Artifact Registry
-// for Docker".
+// registryCaller authenticates the caller. Without credentials, the caller is anonymous. A bearer
+// token must be the registry's own token or an access token. A password must be an access token.
+// Source: Artifact Registry, "Configure authentication to Artifact Registry for Docker".
 func (c *Cloud) registryCaller(r *service.Request, ep endpoint) (accessToken, *service.Refusal) {
 	no := func(err error) (accessToken, *service.Refusal) {
 		return accessToken{}, service.Refuse(http.StatusUnauthorized, codeUnauthorized, "failed authentication").Because(err.Error())
@@ -219,9 +218,9 @@ func (c *Cloud) authorizeRegistry(token accessToken, where place, permission str
 // maxScopes is the maximum number of scopes in a request for a registry's token.
 const maxScopes = 20
 
-// registryToken exchanges an access token for the registry's own token. Anonymous callers get one
-// too. The caller must have the permissions for all requested scopes. The new token identifies its
-// bearer but has no permissions, so the permissions are checked at each request.
+// registryToken exchanges an access token for the registry's own token. Anonymous callers also get
+// a token of the registry. The caller must have the permissions for all requested scopes. But the
+// new token only identifies its bearer, so the permissions are checked again at each request.
 func (c *Cloud) registryToken(r *service.Request, ep endpoint) (service.Answer, *service.Refusal) {
 	token, refusal := c.registryCaller(r, ep)
 	scopes := strings.Fields(strings.Join(r.URL.Query()["scope"], " "))
@@ -249,8 +248,9 @@ func (c *Cloud) registryToken(r *service.Request, ep endpoint) (service.Answer, 
 	}{c.issue(prefixRegistry, token, r.Now), int(token.expires.Sub(r.Now) / time.Second)}), nil
 }
 
-// authorizeScope checks a scope repository:<name>:<actions>. Source: distribution, "Token Scope
-// Documentation".
+// authorizeScope parses a scope of the form repository:<name>:<actions>. It refuses the scope
+// unless the caller has the permission for every action in the scope. Source: distribution, "Token
+// Scope Documentation".
 func (c *Cloud) authorizeScope(r *service.Request, ep endpoint, token accessToken, scope string) *service.Refusal {
 	rest, ok := strings.CutPrefix(scope, "repository:")
 	colon := strings.LastIndexByte(rest, ':')

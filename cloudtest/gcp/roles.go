@@ -32,10 +32,9 @@ const (
 )
 
 // rolePermissions maps each predefined role to those of its permissions that the local cloud
-// checks. A configuration with an unknown role is refused, so that every binding has an effect.
-// Basic roles (owner, editor, viewer) are unknown on purpose. Sources: IAM, "IAM roles and
-// permissions index"; Artifact Registry, "Roles and permissions"; Cloud Storage, "IAM roles for
-// Cloud Storage".
+// checks. A binding with an unknown role is refused, because it would have no effect. Basic roles
+// (owner, editor, viewer) are unknown on purpose. Sources: IAM, "IAM roles and permissions index";
+// Artifact Registry, "Roles and permissions"; Cloud Storage, "IAM roles for Cloud Storage".
 func rolePermissions() map[string][]string {
 	editObjects := []string{permObjectGet, permObjectList, permObjectCreate, permObjectDelete, permObjectUpdate}
 	writeLegacy := []string{permBucketGet, permObjectList, permObjectCreate, permObjectDelete}
@@ -76,9 +75,9 @@ func (p policy) allows(permission string, members []string) bool {
 	})
 }
 
-// without returns the policy without a member that was deleted. IAM renames the member instead.
-// Either way, a new member of the same name does not inherit the deleted member's roles. Source:
-// IAM, "Deleted principals in policy bindings".
+// without returns a copy of the policy from which a deleted member is removed. The real IAM renames
+// the member instead. Either way, a new member of the same name does not inherit the deleted
+// member's roles. Source: IAM, "Deleted principals in policy bindings".
 func (p policy) without(member string) policy {
 	out := make(policy, 0, len(p))
 	for _, b := range p {

@@ -172,9 +172,12 @@ func TestMetadataRefusals(t *testing.T) {
 	}
 }
 
-// TestMetadataIdentities checks the email and token for a node, for a Kubernetes ServiceAccount,
-// and for a Kubernetes ServiceAccount with a service account. The last one gets a token only if it
-// may impersonate the service account.
+// TestMetadataIdentities checks the email and the token of these workloads:
+//   - a node
+//   - a Kubernetes ServiceAccount
+//   - a Kubernetes ServiceAccount that refers to an IAM service account
+//
+// The last one gets a token only if it may impersonate the IAM service account.
 func TestMetadataIdentities(t *testing.T) {
 	w := newWorld(t)
 	gke := gcp.Metadata{Project: projectID, ClusterLocation: "europe-west1", ClusterName: "tenants", KubernetesServiceAccount: "tenant-a/tenant-a-bucket-sa"}

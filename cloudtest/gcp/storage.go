@@ -36,7 +36,7 @@ func (c *Cloud) readStorage(r *service.Request, ep endpoint) (service.Protocol, 
 		if refusal != nil {
 			return nil, refusal
 		}
-		var hidden *service.Refusal // sent instead of "not found" if the caller may not list
+		var hidden *service.Refusal // replaces "not found" unless the caller may list objects
 		if req.permission == permObjectGet && !lists {
 			hidden = storageDenied(token.who, permObjectList).Because("there is no such object, and the caller may not list")
 		}
@@ -68,12 +68,15 @@ func storageScopes(permission string) []string {
 	return scopes
 }
 
-// authorizeStorage first checks whether the bucket exists, which every caller may learn. Then it
+// authorizeStorage first checks whether the bucket exists. Every caller may learn this. Then it
 // checks the token's scopes, and the policies of the bucket and its project. The result "lists"
-// says whether the caller may list the bucket's objects. For an upload, storage.objects.create is
-// enough. Google also requires storage.objects.delete if the upload replaces an object, but only
-// the data plane knows whether it does. Source: Cloud Storage, "IAM permissions for JSON methods"
-// and "… for XML requests".
+// says whether the caller may list the bucket's objects.
+//
+// For an upload, storage.objects.create is enough. Google also requires storage.objects.delete if
+// the upload replaces an object. The local cloud cannot require this, because only its data plane
+// knows whether the object exists.
+//
+// Source: Cloud Storage, "IAM permissions for JSON methods" and "… for XML requests".
 func (c *Cloud) authorizeStorage(token accessToken, req storageRequest, ep endpoint) (lists bool, refusal *service.Refusal) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()

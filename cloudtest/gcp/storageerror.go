@@ -8,7 +8,12 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/wire"
 )
 
-// Codes of Cloud Storage's refusals. They are reasons of the JSON API; the XML API has other codes.
+// Codes of Cloud Storage's refusals. NoSuchBucket is a code of the XML API. The other codes are
+// values of the field reason in the JSON API's errors.
+//
+// Handlers use the first four codes in requests to both APIs. If the request's API does not have
+// the code, refuseStorageJSON or refuseStorageXML replaces it by a code that the API has. Only the
+// error format of the JSON API uses storageRate and storageBackend.
 const (
 	storageForbidden = "forbidden"
 	storageBadToken  = "authError"

@@ -35,9 +35,12 @@ func (q storageRequest) protocol() service.Protocol {
 	return storageJSON()
 }
 
-// readStorageRequest reads a request to the JSON or the XML API. It refuses unknown requests. Above
-// all, it refuses requests that would make a data plane read another bucket, or do something other
-// than the method says.
+// readStorageRequest reads a request to the JSON or the XML API. It refuses unknown requests. The
+// local cloud checks permissions for the bucket, the path and the method that are read here.
+// Afterwards a data plane, which checks nothing, answers the request. So it is most important to
+// refuse two kinds of requests:
+//   - a request that could make the data plane read another bucket
+//   - a request that could make the data plane do something other than the method says
 func readStorageRequest(r *http.Request, ep endpoint) storageRequest {
 	escaped := strings.TrimPrefix(r.URL.EscapedPath(), "/")
 	xml := ep.bucket != "" || !isJSONPath(escaped)
@@ -67,8 +70,9 @@ func unescape(path string) string {
 	return plain
 }
 
-// onePath reports whether a segment stays the same if a data plane cleans the path. Some data
-// planes clean paths after decoding them.
+// onePath reports whether a decoded segment of a URL path has no element "." or "..", and no NUL
+// byte. A decoded segment may contain slashes, and so several elements. Some data planes clean a
+// path after decoding it. They would read "a/../b" as "b", another object than the cloud checked.
 func onePath(segment string) bool {
 	parts := strings.Split(segment, "/")
 	return !slices.Contains(parts, ".") && !slices.Contains(parts, "..") && !strings.ContainsRune(segment, 0)

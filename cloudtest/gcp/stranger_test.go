@@ -41,8 +41,8 @@ func ask(c *Cloud, r *http.Request) (*httptest.ResponseRecorder, journal.Call) {
 	return w, server.Journal.Calls(journal.Filter{})[0]
 }
 
-// FuzzExchange checks that STS refuses every request without a valid token, in OAuth's format. The
-// journal must have a reason and no principal.
+// FuzzExchange checks that STS refuses every request without a valid token. The answer must be in
+// OAuth's error format. The journal must have a reason and no principal.
 func FuzzExchange(f *testing.F) {
 	const token = "eyJhbGciOiJFUzI1NiIsImtpZCI6ImsifQ.eyJpc3MiOiJodHRwczovL2lzc3Vlci5leGFtcGxlIn0.c2ln"
 	const form = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token" +

@@ -40,9 +40,9 @@ type exchangeRequest struct {
 	grantType, audience, scope, requestedTokenType, subjectToken, subjectTokenType string
 }
 
-// field returns the field for a parameter, or nil if the parameter is unknown. The parameter's name
-// may be the API's, or that of RFC 8693. The parameter "options" of STS has no effect on the
-// exchange of OIDC tokens.
+// field returns the field that stores a parameter, or nil if the parameter is unknown. The
+// parameter's name may be the API's, or that of RFC 8693. STS also has a parameter "options". It is
+// accepted and ignored, because it has no effect on the exchange of OIDC tokens.
 func (q *exchangeRequest) field(name string) *string {
 	switch name {
 	case "grantType", "grant_type":

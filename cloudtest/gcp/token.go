@@ -45,8 +45,8 @@ type accessToken struct {
 	who     principal
 	scopes  []string
 	expires time.Time
-	// registry is the host of the registry, if the token is a registry's own token. It is empty for
-	// access tokens.
+	// registry is the host of the registry that issued the token. It is empty if no registry issued
+	// the token.
 	registry string
 }
 

@@ -54,9 +54,8 @@ func parseRegistryHost(host string) (endpoint, bool) {
 }
 
 // kubernetesPool returns the workload identity pool of a project's GKE clusters. Outside the public
-// universe, the project's prefix follows the project's name, as in the addresses of the project's
-// service accounts. Sources: GKE, "About Workload Identity Federation for GKE"; Cloud de Confiance
-// by S3NS, "GKE: differences".
+// universe, the pool's name begins with the project ID in the form of [addressForm]. Sources: GKE,
+// "About Workload Identity Federation for GKE"; Cloud de Confiance by S3NS, "GKE: differences".
 func kubernetesPool(projectID, universe string) string {
 	if universe != DefaultUniverse {
 		return addressForm(projectID) + workloadPool
@@ -67,8 +66,9 @@ func kubernetesPool(projectID, universe string) string {
 // containerService returns the prefix of the URLs that identify a universe's GKE clusters.
 func containerService(universe string) string { return "https://container." + universe + "/v1/" }
 
-// clusterURL returns the URL that identifies a GKE cluster in requests to STS and in the names of
-// principals. It is also the cluster's issuer, unless another issuer is configured.
+// clusterURL returns the URL that identifies a GKE cluster. Requests to STS and the names of
+// principals contain this URL. It is also the cluster's issuer, unless another issuer is
+// configured.
 func clusterURL(universe, projectID, location, name string) string {
 	return containerService(universe) + "projects/" + projectID + "/locations/" + location + "/clusters/" + name
 }

@@ -20,7 +20,8 @@ const (
 	scopedProject = "example.com:legacy-project"
 	scopedNumber  = "210987654321"
 
-	clusterIssuer = "https://issuer.cluster.example" // a local control plane has its own issuer
+	// The cluster has the issuer of a local control plane, not GKE's default issuer.
+	clusterIssuer = "https://issuer.cluster.example"
 	clusterName   = "https://container.googleapis.com/v1/projects/" + projectID + "/locations/europe-west1/clusters/tenants"
 	gkePool       = projectID + ".svc.id.goog"
 	gkeAudience   = "identitynamespace:" + gkePool + ":" + clusterName
@@ -81,13 +82,13 @@ func worldConfig() cloudtest.Config {
 	}}
 }
 
-// world is a cloud with two tenants. Each tenant has ServiceAccounts in two clusters: a GKE
-// cluster, and a cluster whose issuer a workload identity pool's provider trusts.
+// world is a cloud with two tenants. Each tenant has ServiceAccounts in two clusters. One is a GKE
+// cluster. The other's issuer is trusted by a provider of a workload identity pool.
 type world struct {
 	*cloudtest.Cloud
 
-	cluster *oidc.Issuer // of the GKE cluster
-	pool    *oidc.Issuer // of the pool's provider
+	cluster *oidc.Issuer // the GKE cluster's issuer
+	pool    *oidc.Issuer // the issuer that the pool's provider trusts
 	client  *http.Client
 }
 
@@ -117,7 +118,7 @@ func clusterClaims(subject string) oidc.Claims {
 	return oidc.Claims{"sub": subject, "aud": []string{gkePool}}
 }
 
-// poolClaims returns the claims of a Kubernetes token for the pool's provider.
+// poolClaims returns the claims of a Kubernetes token for the provider of the pool "tenants".
 func poolClaims(subject, namespace string) oidc.Claims {
 	return oidc.Claims{
 		"sub": subject, "aud": []string{"https:" + poolAudience}, "kubernetes.io": map[string]any{"namespace": namespace},

@@ -47,15 +47,19 @@ type Call struct {
 	// has constants for its services. Other values are [ServiceHandler] and [ServiceProxy].
 	Service string `json:"service"`
 	// Operation is the service's name for the requested operation ("AssumeRoleWithWebIdentity",
-	// "ecr:BatchGetImage"). It is empty for an operation that the service does not have, so that
-	// callers cannot invent names.
+	// "ecr:BatchGetImage"). If the service does not have the operation, Operation is empty. So
+	// callers cannot add invented names to the journal.
 	Operation string `json:"operation,omitempty"`
-	// Principal is the cloud's name for the caller: an ARN at AWS, <client ID>@<tenant ID> at
-	// Azure, a member of IAM bindings at Google Cloud. It is set after the caller's credential was
-	// verified.
+	// Principal is the cloud's name for the caller. It is set after the caller's credential was
+	// verified. Its form depends on the cloud:
+	//   - AWS and Alibaba Cloud: an ARN
+	//   - Azure: <client ID>@<tenant ID>
+	//   - Google Cloud: a member of IAM bindings
 	Principal string `json:"principal,omitempty"`
-	// Role is the identity that the caller asks for, as the caller sent it. It is a role's ARN at
-	// AWS, a client ID at Azure, and a service account at Google Cloud.
+	// Role is the identity that the caller asks for, as the caller sent it:
+	//   - AWS and Alibaba Cloud: a role's ARN
+	//   - Azure: a client ID
+	//   - Google Cloud: a service account
 	Role string `json:"role,omitempty"`
 	// Session is the session name that the caller chose for Role.
 	Session string `json:"session,omitempty"`
@@ -80,7 +84,8 @@ type Call struct {
 // Granted reports whether the call succeeded: without an error code, and with status 2xx or 3xx.
 func (c Call) Granted() bool { return c.Code == "" && c.Status >= 200 && c.Status < 400 }
 
-// Filter selects calls. Its zero value selects all; every field that is set must match exactly.
+// Filter selects calls. Its zero value selects all calls. Every text field that is set must equal
+// the call's field of the same name.
 type Filter struct {
 	Host, Service, Operation, Principal, Role, Session, Subject, Resource, Code string
 	// After selects calls whose Seq is greater than this number.

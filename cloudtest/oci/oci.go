@@ -1,6 +1,8 @@
-// Package oci determines the kind and the repository of a request to an OCI registry, and prepares
-// allowed requests for a data plane. Each cloud decides itself which permissions a request needs.
-// Source: OCI Distribution Specification v1.1, "Endpoints".
+// Package oci reads requests to an OCI registry. [Read] determines a request's kind and repository.
+// From these, each cloud decides which permissions the request needs, and whether the caller has
+// them. If so, the cloud can let a data plane answer the request. A data plane checks no
+// permissions. It gets the copy of the request that [Forwarded] makes. Source: OCI Distribution
+// Specification v1.1, "Endpoints".
 package oci
 
 import (
@@ -42,9 +44,9 @@ func (k Kind) Reads() bool {
 // Request describes a request to a registry.
 type Request struct {
 	Kind Kind
-	// Repository is the repository's name after /v2/. It is empty for [Ping] and [Unknown]. [Read]
-	// refuses a path that servers could read in different ways, so the data plane reads the same
-	// name.
+	// Repository is the repository's name after /v2/. It is empty for [Ping] and [Unknown]. The
+	// data plane, which answers allowed requests, finds the same name in the path: [Read] refuses a
+	// path that servers can read in two ways.
 	Repository string
 }
 
@@ -70,7 +72,8 @@ func Read(r *http.Request) Request {
 	if !ok || r.URL.EscapedPath() != r.URL.Path || strings.Contains(rest, "//") {
 		return Request{}
 	}
-	// Refuse a query that servers can read in two ways. [Forwarded] could miss its mount parameter.
+	// Refuse a query that servers can read in two ways. Otherwise [Forwarded] could miss a mount
+	// parameter that the data plane reads.
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
 		return Request{}
 	}
@@ -154,7 +157,7 @@ func cutReference(rest string) (name, what, reference string, ok bool) {
 // Forwarded returns a copy of an allowed request for a data plane, see [plane.Request]. The copy
 // never asks to mount a blob from another repository, because that repository was not checked.
 // Registries may decline a mount; the client then uploads the blob. Some servers also read
-// parameters from a form in the body, so the copy's content type is never a form.
+// parameters from a form in the body. So the copy's content type is never a form.
 func Forwarded(r *http.Request) *http.Request {
 	out := plane.Request(r)
 	if q := out.URL.Query(); q.Has("mount") || q.Has("from") {
@@ -172,8 +175,8 @@ func Forwarded(r *http.Request) *http.Request {
 	return out
 }
 
-// isManifest reports whether a body with this media type can be a manifest. Registries need the
-// media type only for manifests.
+// isManifest reports whether a body with this media type can be a manifest. [Forwarded] forwards no
+// other media type, because registries need only those of manifests.
 func isManifest(media string) bool {
 	return strings.HasPrefix(media, "application/vnd.") || media == "application/json"
 }

@@ -88,8 +88,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// FuzzRead asserts that the undecoded path begins with /v2/<repository>/, for the repository that
-// Read returns, and has no segment "..".
+// FuzzRead checks requests for which Read returns a repository. The undecoded path must begin with
+// /v2/<repository>/ and must have no segment "..".
 func FuzzRead(f *testing.F) {
 	for _, path := range []string{"/v2/", "/v2/a/b/manifests/1", "/v2/a/blobs/uploads/x", "/v2/a%2f../b/tags/list", "/v2/a/manifests/../../b/manifests/1", "/v2/a/blobs/uploads/?mount=b;from=c"} {
 		f.Add(http.MethodGet, path)

@@ -15,8 +15,8 @@ const (
 	Version       = "registry/2.0"
 )
 
-// Protocol returns a [service.Protocol] with the error format of OCI registries. Its Refuse calls
-// write(), which must encode the body as JSON. A refusal's Detail becomes the error's member
+// Protocol returns a [service.Protocol] with the error format of OCI registries. The given function
+// must encode the body of a refusal as JSON. A refusal's Detail becomes the error's member
 // "detail". Source: OCI Distribution Specification v1.1, "Error Codes".
 func Protocol(words Words, write func(r *service.Request, status int, body any) service.Answer) service.Protocol {
 	type one struct {

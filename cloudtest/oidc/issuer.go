@@ -122,8 +122,8 @@ func (i *Issuer) newest() signingKey {
 	return i.keys[len(i.keys)-1]
 }
 
-// Forge signs a token with a key that was never published, under the key ID of the newest published
-// key. The token differs from a token of [Issuer.Mint] in the signature only.
+// Forge signs a token with a key that was never published. The token has the key ID of the newest
+// published key. It differs from a token of [Issuer.Mint] in the signature only.
 func (i *Issuer) Forge(claims Claims) (string, error) {
 	key, err := newKey(i.algorithm)
 	if err != nil {
@@ -189,8 +189,8 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serveDocuments(w, r, i.url, i.JWKS())
 }
 
-// Static is an issuer with fixed public keys, which a configuration file can describe. The local
-// cloud does not have the private keys.
+// Static describes an issuer with fixed public keys. A configuration file can contain such issuers.
+// The local cloud does not have their private keys.
 type Static struct {
 	// URL is the issuer, see [ParseURL].
 	URL string `json:"url"`

@@ -15,11 +15,12 @@ const (
 )
 
 // Proxy serves a kube-apiserver's documents under the issuer's public URL, as the cloud of a
-// managed cluster does. It fetches the documents from upstream. The discovery document keeps its
-// issuer, so that a verifier notices a cluster with a different --service-account-issuer. The
-// document's jwks_uri is the API server's own address, so Proxy replaces it with <issuer>/keys. The
-// transport must trust upstream and be allowed to read both documents (ClusterRole
-// system:service-account-issuer-discovery). All other paths of the issuer's host return 404.
+// managed cluster does. It fetches the documents from upstream. The transport must trust upstream
+// and be allowed to read both documents (ClusterRole system:service-account-issuer-discovery).
+//
+// Proxy keeps the issuer in the discovery document. So a verifier notices a cluster with a
+// different --service-account-issuer. Proxy replaces the document's jwks_uri, the API server's own
+// address, with <issuer>/keys. All other paths of the issuer's host return 404.
 func Proxy(issuer string, upstream *url.URL, transport http.RoundTripper) (http.Handler, error) {
 	u, err := ParseURL(issuer)
 	if err != nil {

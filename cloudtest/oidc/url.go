@@ -1,7 +1,9 @@
 // Package oidc has a verifier and issuers of OpenID Connect tokens for the local cloud. A
 // [Verifier] checks tokens as a cloud does: it fetches the issuer's discovery document and keys.
-// There are three kinds of issuers. [Issuer] mints good and bad tokens for tests, [Static] serves
-// fixed keys, and [Proxy] serves a kube-apiserver's documents under a public name.
+// There are three kinds of issuers:
+//   - [Issuer] mints good and bad tokens for tests.
+//   - [Static] serves fixed keys.
+//   - [Proxy] serves a kube-apiserver's documents under a public name.
 package oidc
 
 import (
@@ -14,16 +16,20 @@ import (
 type URLError struct {
 	// URL is the invalid URL.
 	URL string
-	// Fix says what is allowed.
+	// Fix tells the user how to correct the URL, such as "write the host in lower case".
 	Fix string
 }
 
 // Error returns the URL and the fix.
 func (e *URLError) Error() string { return "issuer " + strconv.Quote(e.URL) + ": " + e.Fix }
 
-// ParseURL parses an issuer URL as clouds require it: https, and a host name in lower case without
-// a port. The URL has no user, query, fragment or escaped character, and at most 255 bytes. It may
-// end in one slash, as AKS's issuers do
+// ParseURL parses an issuer URL. Like the clouds, it requires:
+//   - the scheme https
+//   - a host name in lower case, without a port
+//   - no user, query, fragment or escaped character
+//   - at most 255 bytes
+//
+// The URL may end in one slash, as AKS's issuers do
 // (https://<region>.oic.prod-aks.azure.com/<tenant>/<cluster>/). The slash is significant, because
 // clouds compare issuer URLs character by character. Source: OpenID Connect Discovery 1.0 §3; AWS
 // IAM, CreateOpenIDConnectProvider.

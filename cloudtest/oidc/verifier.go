@@ -130,10 +130,13 @@ func NewVerifier(transport http.RoundTripper, leeway time.Duration) *Verifier {
 	}
 }
 
-// Verify fetches the documents of t's issuer, and checks that they name the same issuer. It also
-// checks that one of the issuer's keys signed t, and that t is valid at the given time. The caller
-// must check that t has the expected issuer, subject and audience. The error wraps one of this
-// package's errors.
+// Verify fetches the documents of t's issuer, and checks that:
+//   - the discovery document names the same issuer
+//   - one of the issuer's keys signed t
+//   - t is valid at the given time
+//
+// The caller must check that t has the expected issuer, subject and audience. The error wraps one
+// of this package's errors.
 func (v *Verifier) Verify(ctx context.Context, t Token, now time.Time) error {
 	if t.signed == nil {
 		return fmt.Errorf("%w: it was not read by Read", ErrMalformed)

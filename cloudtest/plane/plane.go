@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 )
 
-// Slot holds a service's data planes, each under a key such as a registry. The zero value has no
-// data planes. A Slot is safe for concurrent use.
+// Slot holds a service's data planes. Each data plane has a key, such as the registry that it
+// serves. The zero value has no data planes. A Slot is safe for concurrent use.
 type Slot[K any] struct {
 	planes atomic.Pointer[func(K) http.Handler]
 }
@@ -29,9 +29,9 @@ func (s *Slot[K]) Get(key K) http.Handler {
 }
 
 // keptBack reports whether a header must not reach a data plane. The cloud itself handles some of
-// these headers. The others can make some servers change the method, host or path of a request, or
-// read another object. Each cloud refuses its own header for copies (-Copy-Source). A data plane
-// must not get another cloud's either.
+// these headers. Others can make some servers change the method, host or path of a request. A
+// header that ends in -Copy-Source can make a server read another object. Each cloud refuses
+// its own header of this kind. Those of other clouds are kept back here.
 func keptBack(name string) bool {
 	return strings.HasPrefix(name, "X-Forwarded-") || strings.HasSuffix(name, "-Copy-Source") || slices.Contains([]string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Connection", "Forwarded",
@@ -40,7 +40,8 @@ func keptBack(name string) bool {
 	}, name)
 }
 
-// spelled returns a header's name as read by servers that do not distinguish "_" from "-".
+// spelled returns a header's name in canonical form, with "-" in place of "_". Some servers do not
+// distinguish these characters.
 func spelled(name string) string {
 	return http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))
 }
@@ -57,8 +58,8 @@ func Has(h http.Header, name string) bool {
 }
 
 // Request returns a copy of an allowed request for a data plane. The copy has the client's path,
-// query and host. It has no credentials and no headers that would turn it into another request. It
-// says that the client used https, so that links in answers use https too.
+// query and host. It has no credentials, and no headers that would turn it into another request.
+// Its header X-Forwarded-Proto is https, so that links in answers use https too.
 func Request(r *http.Request) *http.Request {
 	out := r.Clone(r.Context())
 	maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return keptBack(spelled(name)) })

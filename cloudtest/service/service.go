@@ -1,9 +1,10 @@
 // Package service answers requests to the services of the local cloud. A cloud reads a request in a
-// [Service] and decides about it in a [Handler]. A [Server] does the rest for all clouds: faults
-// and quotas, the journal's line, and the refusal in the service's error format.
+// [Service] and decides about it in a [Handler]. A [Server] does the rest for all clouds. It
+// applies faults and quotas, records the call in the journal, and writes refusals in the service's
+// error format.
 //
-// So a new cloud's service has a function that reads requests, the handlers that it returns, and a
-// [Protocol]:
+// A cloud must write three things for a service: a function that reads requests, the handlers that
+// the function returns, and a [Protocol]:
 //
 //	func read(r *service.Request) (service.Protocol, service.Handler) {
 //		r.Call.Service, r.Call.Operation = "notes", "ReadNote"
@@ -27,8 +28,8 @@ import (
 
 // Service reads a request. It sets the service and the operation in r.Call, because faults and
 // quotas select calls by these fields. It returns the service's error format and the handler that
-// decides. A Service itself never refuses a request: refusals are left to the handler, because
-// injected faults come first.
+// decides. A Service itself never refuses a request, because an injected fault takes precedence
+// over a refusal. Only the handler refuses, and it runs after the faults.
 type Service func(r *Request) (Protocol, Handler)
 
 // Handler decides about a request. It returns either an answer or a refusal. It also sets the
@@ -41,8 +42,9 @@ type Request struct {
 
 	// Call is the request's line in the journal. It is written when the answer begins.
 	Call *journal.Call
-	// Now is the service's time, which a fault may have moved. It is set correctly only in handlers
-	// and in [Protocol.Refuse].
+	// Now is the time on the service's clock. In handlers and in [Protocol.Refuse], it includes the
+	// shift by an injected fault of the kind Skew of package fault. While a [Service] reads the
+	// request, the shift is still missing.
 	Now time.Time
 	// Reply holds the headers of the answer or refusal. Handlers may add headers.
 	Reply http.Header
@@ -54,7 +56,8 @@ type Request struct {
 // ReadBody reads the whole body. If the body is longer than limit bytes, the error is an
 // [*http.MaxBytesError].
 func (r *Request) ReadBody(limit int64) ([]byte, error) {
-	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit)) // unwrapped: each service has its own error message
+	// Return the error unwrapped, because each service has its own error message.
+	return io.ReadAll(http.MaxBytesReader(r.writer, r.Body, limit))
 }
 
 // Forward returns a data plane's answer to a copy of an allowed request. If hidden is not nil, it
@@ -134,11 +137,15 @@ func (e *Refusal) With(detail any) *Refusal {
 	return e
 }
 
-// Handle is a [Handler] that refuses every caller.
+// Handle refuses every request with e. Use it as a [Handler].
 func (e *Refusal) Handle(*Request) (Answer, *Refusal) { return nil, e }
 
-// Protocol is the error format of a service. A service makes a new Protocol for each request,
-// because [Server] sets the Reason of the refusals in it.
+// Protocol is the error format of a service.
+//
+// A [Service] must make a new Protocol, with new refusals, for each request. Package service itself
+// refuses some requests with Failure, Unavailable or Throttled, for example to inject a fault. It
+// then sets the field Reason of that refusal. If two requests shared the refusal, one request could
+// overwrite the Reason of the other.
 type Protocol struct {
 	// Refuse writes a refusal in the service's error format. It may replace the refusal's code by
 	// the one that this protocol uses.
@@ -146,6 +153,7 @@ type Protocol struct {
 	// Failure, Unavailable and Throttled are the refusals for faults of the kinds InternalFailure,
 	// Unavailable and Throttle of package fault.
 	Failure, Unavailable, Throttled *Refusal
-	// Broken is the beginning of a successful answer, cut off in the middle of its syntax.
+	// Broken is the answer for faults of the kind Malformed of package fault. It has the status of
+	// a success. Its body is cut off in the middle of its syntax.
 	Broken Answer
 }

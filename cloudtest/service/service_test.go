@@ -16,7 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/service"
 )
 
-// protocol returns an error format of one line. It changes the code "old" to "new".
+// protocol returns a Protocol that writes a refusal's message as plain text. It replaces the error
+// code "old" with "new".
 func protocol() service.Protocol {
 	return service.Protocol{
 		Refuse: func(r *service.Request, e *service.Refusal) service.Answer {
@@ -31,7 +32,7 @@ func protocol() service.Protocol {
 	}
 }
 
-// outcome is a call as the caller and the journal see it.
+// outcome holds the answer to a request, and the call that the journal recorded.
 type outcome struct {
 	Status int
 	Body   string

@@ -46,10 +46,11 @@ func In(parent string, err error) error {
 	return &Error{Field: parent, Err: err}
 }
 
-// At returns the path of a list's element.
+// At returns the path of an element of a list, such as roles[1].
 func At(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
-// Of returns the path of a map's value.
+// Of returns the path of the value that a map has for a key, such as policies["read"]. The argument
+// table is the path of the map.
 func Of(table, key string) string { return table + "[" + strconv.Quote(key) + "]" }
 
 // Fill passes each member of a list to a function. It fails if two members have the same name, or
@@ -66,8 +67,8 @@ func Fill[T any](list, kind string, members []T, name func(T) string, put func(T
 	})
 }
 
-// Each passes the members of a list to a function, until the function fails. The error has the
-// member's path.
+// Each calls a function with each member of a list, and stops at the first error. The returned
+// error has the member's path.
 func Each[T any](list string, members []T, put func(T) error) error {
 	for i, m := range members {
 		if err := put(m); err != nil {

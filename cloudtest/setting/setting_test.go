@@ -40,8 +40,8 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// TestFill checks that the error of a member has the member's path, and that a repeated name is
-// refused.
+// TestFill checks two errors. If a member of the list is invalid, the error has the member's path,
+// such as roles[1].name. If two members have the same name, the second one is refused.
 func TestFill(t *testing.T) {
 	fill := func(names ...string) (put []string, err error) {
 		err = setting.Fill("roles", "role", names, func(s string) string { return s }, func(s string) error {

@@ -153,10 +153,13 @@ func parseConditions(path string, raw json.RawMessage) ([]condition, error) {
 }
 
 // evaluated reports whether the local cloud evaluates a condition key as AWS does. The key is in
-// lower case. Keys without an AWS service's prefix belong to an issuer, and are all evaluated. Of
-// the other keys, Parse must refuse those that the local cloud never sets, because they would
-// always be absent. An absent key satisfies negated operators and IfExists, and can switch off a
-// Deny, so a document could allow more than at AWS.
+// lower case. Parse refuses keys that are not evaluated. Keys without an AWS service's prefix
+// belong to an issuer, and are all evaluated. Other keys are evaluated only if the local cloud sets
+// them.
+//
+// A key that is never set is absent from every request. An absent key satisfies negated operators
+// and IfExists, and can switch off a Deny. So a document with such a key could allow more than at
+// AWS.
 func evaluated(key string) bool {
 	prefix, _, _ := strings.Cut(key, ":")
 	switch prefix {
@@ -172,14 +175,15 @@ func evaluated(key string) bool {
 		"sts:externalid", "sts:rolesessionname", "sts:sourceidentity", "sts:transitivetagkeys":
 		return true
 	}
-	// The local cloud sets aws:ResourceTag for KMS's keys only: its other resources cannot have
-	// tags.
+	// After the prefixes below, a condition key has the name of a tag, as in aws:ResourceTag/owner.
+	// Of all resources in the local cloud, only KMS keys can have tags. So only a request about a
+	// KMS key sets aws:ResourceTag/….
 	return strings.HasPrefix(key, "aws:principaltag/") ||
 		strings.HasPrefix(key, "aws:requesttag/") || strings.HasPrefix(key, "aws:resourcetag/")
 }
 
-// conditionValues reads a condition's values, which are strings. As IAM does, it also accepts
-// booleans and numbers, and returns their text.
+// conditionValues returns a condition's values as strings. As IAM does, it accepts strings,
+// booleans and numbers.
 func conditionValues(path string, raw json.RawMessage) ([]string, error) {
 	raws, err := oneOrMore(path, raw)
 	if err != nil {
@@ -208,8 +212,8 @@ func (c condition) holds(ctx Context) bool {
 		return (len(values) == 0) == (c.values[0] == "true")
 	}
 	if len(values) == 0 {
-		// An absent key satisfies only IfExists, ForAllValues and a negated operator without
-		// quantifier.
+		// An absent key satisfies only three kinds of conditions: those with IfExists, those with
+		// ForAllValues, and negated ones without a quantifier.
 		return c.ifExists || c.quantifier == allValues || (c.negated && c.quantifier == single)
 	}
 	matches := func(value string) bool {

@@ -66,9 +66,10 @@ type Decision struct {
 	// Reason names the statement that allows or denies. For NoMatch, it names a condition that does
 	// not hold, if there is one.
 	Reason string
-	// ByAccount is set if the effect is Allow and the document names only the principal's account
-	// (or everyone), not the principal. If ByAccount is set, the principal's own policies must
-	// allow the action too. Source: IAM User Guide, "Cross-account policy evaluation logic".
+	// ByAccount is true if the document allows the action, but no statement that allows it names
+	// the principal itself. These statements name only the principal's account, or everyone. The
+	// principal's own policies must then allow the action too. Source: IAM User Guide,
+	// "Cross-account policy evaluation logic".
 	ByAccount bool
 }
 
@@ -105,7 +106,7 @@ func (s statement) label(i int) string {
 
 // concerns reports whether the statement's action, resource and principal match the request. It
 // ignores the statement's conditions. The result "named" is true if the statement names the
-// principal itself, not only its account or everyone.
+// principal itself. It is false if the statement names only the principal's account, or everyone.
 func (s statement) concerns(kind Kind, r Request) (named, matched bool) {
 	action := strings.ToLower(r.Action)
 	if action == "" || !slices.ContainsFunc(s.actions, func(p string) bool { return glob(p, action) }) {

@@ -26,9 +26,9 @@ func glob(pattern, s string) bool {
 	return strings.Trim(pattern[p:], "*") == ""
 }
 
-// globARN matches an ARN segment by segment, so that a * in the region cannot also match the
-// account. A pattern that is only * matches everything. Source: IAM User Guide, "Using wildcards in
-// resource ARNs".
+// globARN matches an ARN segment by segment. So a * in the region cannot also match the account. A
+// pattern that is only * matches everything. Source: IAM User Guide, "Using wildcards in resource
+// ARNs".
 func globARN(pattern, arn string) bool {
 	if pattern == "*" {
 		return true

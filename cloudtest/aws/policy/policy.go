@@ -1,10 +1,11 @@
-// Package policy reads and evaluates IAM policy documents: trust policies of roles, permission
-// policies of roles, users and sessions, and resource policies of repositories, buckets and keys.
+// Package policy reads and evaluates IAM policy documents:
+//   - trust policies of roles
+//   - permission policies of roles, users and sessions
+//   - resource policies of repositories, buckets and keys
 //
-// Reading is strict. An element, operator or variable that this package does not support is an
-// error with its path in the document. It is never skipped, because a policy allows more without
-// one of its conditions. Source: IAM User Guide, "Grammar of the IAM JSON policy language" and "IAM
-// JSON policy elements".
+// Reading is strict. An unsupported element, operator or variable is an error with its path in the
+// document. It is never skipped, because the policy could then allow more. Source: IAM User Guide,
+// "Grammar of the IAM JSON policy language" and "IAM JSON policy elements".
 package policy
 
 import (
@@ -285,8 +286,8 @@ func parsePrincipals(path string, raw json.RawMessage) (principals, error) {
 }
 
 // CheckPartition refuses a document that names a principal or a resource of another partition, as
-// IAM does. No request can have such a principal or resource, so a Deny statement for it would have
-// no effect. The error is an [*Error].
+// IAM does. No request has such a principal or resource. So a Deny statement for it would have no
+// effect. The error is an [*Error].
 func (d Document) CheckPartition(partition string) error {
 	for i, s := range d.statements {
 		path := "Statement[" + strconv.Itoa(i) + "]."

@@ -333,7 +333,9 @@ func FuzzPattern(f *testing.F) {
 		if err != nil {
 			return
 		}
-		var same string // the pattern after json.Marshal, which replaces invalid UTF-8
+		// same is the pattern as it stands in the policy document doc. If pattern has invalid
+		// UTF-8, same differs from pattern, because json.Marshal replaced the invalid bytes.
+		var same string
 		must.Succeed(t, json.Unmarshal(encoded, &same))
 		matches := func(v string) bool {
 			ctx := policy.Context{}

@@ -11,15 +11,15 @@ import (
 )
 
 // maxChunks is the maximum number of chunks in an upload. S3 requires at least 8 KiB in every chunk
-// but the last, so this is enough for any upload up to 500 MiB.
+// but the last. So any upload of up to 511 MiB has few enough chunks.
 const maxChunks = 1 << 16
 
-// chunks is an upload in S3's chunked form (aws-chunked). Each chunk has a hexadecimal size, a
-// signature if chunks are signed, and the data. A CRLF ends the line with the size, and another
-// CRLF ends the data. The last chunk has the size 0. Trailers follow it. Each signature covers the
-// previous signature, so that chunks cannot be left out or moved. Sources: Amazon S3 API Reference,
-// "Signature Calculations for the Authorization Header: Transferring Payload in Multiple Chunks"
-// and "Signature calculations for trailing headers".
+// chunks is an upload in S3's chunked form (aws-chunked). Each chunk has a line with the
+// hexadecimal size, and with a signature if chunks are signed. The data follows. A CRLF ends the
+// line, and another CRLF ends the data. The last chunk has the size 0, and the trailers follow it.
+// Each signature covers the previous signature, so that chunks cannot be left out or moved.
+// Sources: Amazon S3 API Reference, "Signature Calculations for the Authorization Header:
+// Transferring Payload in Multiple Chunks" and "Signature calculations for trailing headers".
 type chunks struct {
 	rest     []byte
 	declared string                                   // length of the content, decimal

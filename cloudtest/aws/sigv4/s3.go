@@ -31,10 +31,10 @@ func (e *ContentError) Error() string { return e.Code + ": " + e.Message }
 var hashForm = regexp.MustCompile(`\A[0-9a-f]{64}\z`)
 
 // VerifyS3 is like [Signature.Verify], but follows S3's rules. The signature covers the path as the
-// client sent it. It need not cover the content, and in a presigned request it never does. The
-// content may come in chunks with signatures of their own. VerifyS3 returns the content without the
-// chunks' sizes and signatures, and the trailers that followed the content. The error is an
-// [*Error] or a [*ContentError].
+// client sent it. The signature need not cover the content. In a presigned request, it covers the
+// content only if there is a header X-Amz-Content-Sha256. The content may come in chunks with
+// signatures of their own. VerifyS3 returns the content without the chunks' sizes and signatures,
+// and the trailers that followed the content. The error is an [*Error] or a [*ContentError].
 func (s Signature) VerifyS3(r *http.Request, body []byte, secret string, now time.Time) (content []byte, trailer http.Header, err error) {
 	if err := s.checkTime(now); err != nil {
 		return nil, nil, err

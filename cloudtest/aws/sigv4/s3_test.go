@@ -75,7 +75,7 @@ func chunked(signatures [3]string, trailer string) string {
 	return "10000" + mark(0) + strings.Repeat("a", 65536) + "\r\n400" + mark(1) + strings.Repeat("a", 1024) + "\r\n0" + mark(2) + trailer + "\r\n"
 }
 
-// documentedChunks is the example of "Transferring Payload in Multiple Chunks".
+// documentedChunks returns the example request of "Transferring Payload in Multiple Chunks".
 func documentedChunks(t *testing.T) *http.Request {
 	t.Helper()
 	return s3Request(t, "PUT", "/examplebucket/chunkObject.txt", "s3.amazonaws.com", "4f232c4386841ef735655705268965c44a0e4690baa4adea153f7db9fa80a0a9",
@@ -89,7 +89,8 @@ func documentedChunks(t *testing.T) *http.Request {
 
 const documentedTrailer = "x-amz-checksum-crc32c:sOO8/Q==\r\nx-amz-trailer-signature:d81f82fc3505edab99d459891051a732e8730629a2e4a59689829ca17fe2e435\r\n"
 
-// documentedTrailers is the example of "Signature calculations for trailing headers".
+// documentedTrailers returns the example request of "Signature calculations for trailing headers",
+// with the given trailers.
 func documentedTrailers(t *testing.T, trailer string) *http.Request {
 	t.Helper()
 	return s3Request(t, "PUT", "/examplebucket/chunkObject.txt", "s3.amazonaws.com", "106e2a8a18243abcf37539882f36619c00e2dfc72633413f02d3b74544bfeb8e",
@@ -101,8 +102,9 @@ func documentedTrailers(t *testing.T, trailer string) *http.Request {
 		}, trailer))
 }
 
-// TestS3PublishedVectors checks S3's rules against the signatures that AWS publishes. Source: the
-// examples in Amazon S3 API Reference, "Authenticating Requests (AWS Signature Version 4)".
+// TestS3PublishedVectors checks that VerifyS3 accepts the signed requests that AWS publishes.
+// Source: the examples in Amazon S3 API Reference, "Authenticating Requests (AWS Signature Version
+// 4)".
 func TestS3PublishedVectors(t *testing.T) {
 	const date = "\nX-Amz-Date: 20130524T000000Z"
 	const put = "Welcome to Amazon S3."
@@ -143,7 +145,9 @@ func TestS3PublishedVectors(t *testing.T) {
 	}
 }
 
-// s3Signed is a request to S3 as the SDK signs it, with a payload hash and headers.
+// s3Signed returns a request to S3 that the SDK signed, in the form in which a server gets it. If
+// payload is not empty, it is the value of X-Amz-Content-Sha256. The headers are names, each
+// followed by its value.
 func s3Signed(t *testing.T, payload, body string, headers ...string) *http.Request {
 	t.Helper()
 	out, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "https://bucket.s3.eu-west-1.amazonaws.com/a%20b//c/../d?x-id=PutObject", strings.NewReader(body))
@@ -254,8 +258,8 @@ func TestS3ChunkSignatures(t *testing.T) {
 	}
 }
 
-// FuzzChunks checks that VerifyS3 returns only content from the body. It must refuse the same body
-// with more bytes at the end.
+// FuzzChunks checks that VerifyS3 returns only bytes that occur in the body. If VerifyS3 accepts a
+// body, it must refuse the body with a CRLF appended.
 func FuzzChunks(f *testing.F) {
 	f.Add("3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "5")
 	f.Add("0\r\nx:y\r\n\r\n", "0")

@@ -1,7 +1,7 @@
 // Package sigv4 verifies AWS Signature Version 4 on incoming requests, in the Authorization header
-// and in presigned queries. It implements the documented algorithm and shares no code with any SDK,
-// so that it finds errors in an SDK's signer. S3 has its own rules for paths, lifetimes and
-// contents, see [Signature.VerifyS3].
+// and in presigned queries. It implements the documented algorithm and shares no code with any SDK.
+// So it finds errors in an SDK's signer. S3 has its own rules for paths, lifetimes and contents,
+// see [Signature.VerifyS3].
 //
 // Source: AWS General Reference / IAM User Guide, "Create a signed AWS API request" and "Elements
 // of an AWS API request signature".
@@ -60,7 +60,7 @@ type Error struct {
 	Kind error
 	// Message is AWS's error message for the caller. It contains no secrets.
 	Message string
-	// Reason says more about the cause than Message, for the journal.
+	// Reason is for the journal. It says more about the cause than Message.
 	Reason string
 }
 
@@ -249,9 +249,9 @@ func (s *Signature) fill(credential, signedHeaders, signature string) error {
 	return nil
 }
 
-// Verify checks that the holder of the secret key signed exactly this request, with this body, and
-// that the signature is valid at the time now. It also checks that the signature covers the host
-// and every X-Amz- header. The error is an [*Error].
+// Verify checks that the holder of the secret key signed exactly this request and this body. The
+// signature must be valid at the time now. It must cover the host and every X-Amz- header. The
+// error is an [*Error].
 func (s Signature) Verify(r *http.Request, body []byte, secret string, now time.Time) error {
 	if err := s.checkTime(now); err != nil {
 		return err
@@ -348,8 +348,8 @@ func (s Signature) canonicalRequest(r *http.Request, path, payloadHash string) (
 	return b.String(), nil
 }
 
-// canonicalPath normalises the path and encodes the encoded path a second time. Every service but
-// S3 does this.
+// canonicalPath normalises the escaped path, then escapes the result again. Signatures for every
+// service but S3 cover the path in this form.
 func canonicalPath(u *url.URL) string {
 	sent := u.EscapedPath()
 	if sent == "" {
@@ -364,8 +364,8 @@ func canonicalPath(u *url.URL) string {
 
 type pair struct{ name, value string }
 
-// parseQuery splits a raw query. It refuses a query that net/url would read differently, because
-// the query that is verified must be the query that is executed.
+// parseQuery splits a raw query. It refuses a query that net/url would read differently. The query
+// that is verified must be the query that is executed.
 func parseQuery(raw string) ([]pair, error) {
 	if strings.Contains(raw, ";") {
 		return nil, incomplete("The query string must not contain ';'.")

@@ -1,6 +1,6 @@
-// Package cel evaluates attribute mappings and conditions of workload identity providers, which are
-// written in the Common Expression Language. Google's own function extract() is missing: [Compile]
-// refuses an expression that uses it.
+// Package cel evaluates the attribute mappings and conditions of workload identity providers. They
+// are written in the Common Expression Language. Google's own function extract() is missing:
+// [Compile] refuses an expression that uses it.
 //
 // Source: IAM, "Workload Identity Federation: attribute mappings, attribute conditions".
 package cel

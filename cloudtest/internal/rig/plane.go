@@ -14,7 +14,8 @@ import (
 )
 
 // Plane is a registry in memory. It stores blobs and manifests by path, takes each upload in one
-// piece, and lists tags. It fails on a request that still carries credentials.
+// piece, and lists tags. Tests use it as a data plane, which must not get credentials. So it
+// refuses a request with an Authorization header.
 type Plane struct {
 	mu      sync.Mutex
 	content map[string][]byte
