@@ -27,7 +27,8 @@ type Access struct {
 	// An unknown name is an error.
 	Provider func(name string) (auth.Provider, error)
 	// Accounts reads ServiceAccounts and gets proofs of their identity. If the cluster has a token
-	// server, Accounts does the same for WorkloadIdentities, and for the objects themselves.
+	// server, Accounts does the same for WorkloadIdentities, and for objects with an identity of
+	// their own, such as OCIRepositories.
 	Accounts auth.Accounts
 	// AWSIdentities returns the AWS identities that a namespace may use; nil if the controller
 	// supports no AWS identities.
@@ -42,11 +43,11 @@ type Access struct {
 	// refuse the addresses that tenants may not reach.
 	Transports *transport.Pool
 
-	replaced lately[auth.Key]     // keys of rejected tokens that were recently replaced
+	replaced lately[auth.Key]     // rejected tokens that were recently replaced
 	renewed  lately[auth.Subject] // subjects whose tokens were recently renewed on request
 }
 
-// Call says for which object, and as which identity, one reconciliation makes its calls.
+// Call says which object one reconciliation is for, and whose credential its calls use.
 type Call struct {
 	// Object identifies the object that is reconciled. Its Kind is the kind's name in manifests.
 	Object auth.InvolvedObject
@@ -62,8 +63,9 @@ type Call struct {
 // Lent reports whether the identity is lent to the tenant, and not the tenant's own.
 func (c Call) Lent() bool { return c.Identity.Subject.Lent() }
 
-// explain extends an error about a missing identity: if the object uses the default ServiceAccount,
-// the error says so. If a lent identity is missing or invalid, the error becomes retryable.
+// explain extends an error about an identity. If the default ServiceAccount or its identity is
+// missing, the error says that the default applies. An identity may be lent to the tenant
+// ([Call.Lent]). If a lent identity is missing or invalid, the error becomes retryable.
 func (c Call) explain(err error) error {
 	code := auth.CodeOf(err)
 	missing := code == auth.CodeIdentityMissing
@@ -79,15 +81,16 @@ func (c Call) explain(err error) error {
 }
 
 // Subscribe registers a function that is called for each subject that has changed. Use it as the
-// field Subscribe of object.Dependencies. The token cache must have subscribed to Accounts earlier,
-// so that it drops the tokens of the subject first.
+// field Subscribe of object.Dependencies. Subscribe the token cache to Accounts before you call
+// Subscribe: subscribers are called in the order of their subscription. So the cache drops the
+// subject's tokens first, and the function is called afterwards.
 func (a *Access) Subscribe(changed func(object.Dependency)) {
 	a.Accounts.Subscribe(func(s auth.Subject) { changed(object.DependencyOn(s)) })
 }
 
 // Renew drops the tokens of a subject, so that the next use gets a new token. It does nothing
-// within [renewAfter] of the previous renewal: many objects with one identity may request new
-// tokens at once, and a tenant may request them often.
+// within [renewAfter] of the previous renewal of the subject. Otherwise many objects with one
+// identity could request new tokens at once. A tenant could also request them often.
 func (a *Access) Renew(subject auth.Subject) {
 	if a.renewed.allow(subject, time.Now(), renewAfter) {
 		a.Invalidate(subject)
@@ -118,10 +121,11 @@ func (a *Access) Connect(ctx context.Context, call Call, host string) (*Connecti
 }
 
 // Options returns the options of auth.GetToken for the call's identity. The identity must have a
-// minted credential. The caller adds the token's purpose, such as auth.WithImageRepository. If the
-// token of a WorkloadIdentity is itself the credential (spec.WorkloadIdentityToken), the token will
-// name the call's object. The options include the connection's proxy if the credential comes from
-// an exchange.
+// minted credential. The caller adds the token's purpose, such as auth.WithImageRepository.
+//
+// If the credential is spec.WorkloadIdentityToken, the object's server gets the WorkloadIdentity's
+// own token. The options then make this token name the call's object. If the credential comes from
+// an exchange, the options include the connection's proxy for the exchange.
 func (a *Access) Options(call Call, conn *Connection) []auth.Option {
 	options := []auth.Option{
 		call.Identity.Option(a.accounts(call)),
@@ -151,8 +155,8 @@ func (a *Access) accounts(call Call) auth.Accounts {
 }
 
 // Mint gets the call's credential from its provider. The returned Login's Credential has no bearer
-// token: a [Service] decides whether its client sends the token. An error with a code comes from
-// auth.GetToken.
+// token: a [Service] decides whether its client sends the token. Errors of a.Provider and of
+// auth.GetToken may have a code (see [auth.CodeOf]).
 func (a *Access) Mint(ctx context.Context, call Call, conn *Connection, more ...auth.Option) (Login, error) {
 	provider, err := a.Provider(cmp.Or(string(call.Identity.Credential), call.Identity.Provider))
 	if err != nil {
@@ -183,7 +187,8 @@ func credentialOf(token auth.Token) Credential {
 	}
 }
 
-// timedOut adds a code to an error of [auth.GetToken] if the deadline of its context has passed.
+// timedOut adds [auth.CodeUnreachable] to an error of [auth.GetToken] if the error has no code,
+// and its cause is a passed deadline.
 func timedOut(err error) error {
 	if auth.CodeOf(err) != "" || !errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -12,10 +12,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// TestObjectsWaitForTheControllersIdentity checks that objects are retried while the controller
-// itself has no identity, because no event reports that its node gets a role. If an account has no
-// identity, its objects must be stalled: the controller watches accounts, so a change wakes the
-// objects.
+// TestObjectsWaitForTheControllersIdentity checks objects whose cloud identity is missing or
+// malformed. With the controller's identity, the object must be retried. No event reports that the
+// controller's node gets a role. With a ServiceAccount's identity, the object must be stalled. The
+// controller watches ServiceAccounts, so a change wakes the object.
 func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
 	account, err := auth.ServiceAccount("tenant-a", "puller")
 	if err != nil {

@@ -63,8 +63,8 @@ func readAuthorities(field string, secret *corev1.Secret) (*certificates, error)
 	return c, nil
 }
 
-// fault says why a Secret cannot be used, and what to do. It does not quote the error of a parser,
-// because that error may contain a part of a key.
+// fault says why a Secret cannot be used, and what to do. It does not quote a parser's error,
+// because the error may contain a part of a key.
 type fault struct{ what, fix string }
 
 // entry is one entry of a Secret's data: the data key's name, and the value.
@@ -73,8 +73,8 @@ type entry struct {
 	data []byte
 }
 
-// either returns a Secret's entry for a data key. If the Secret has only the key's older name, the
-// entry for the older name is returned.
+// either returns a Secret's entry for a data key. If only the key's older name has a value, the
+// result is the entry for the older name.
 func either(secret *corev1.Secret, name, old string) entry {
 	if len(secret.Data[name]) == 0 && len(secret.Data[old]) > 0 {
 		name = old
@@ -105,8 +105,8 @@ func parseSecret(secret *corev1.Secret) (*certificates, *fault) {
 	return c, nil
 }
 
-// parseClient parses a client certificate and its key. The result has only parts that were checked:
-// [tls.X509KeyPair] would parse the text again, by other rules than this package.
+// parseClient parses a client certificate and its key. The result has only parts that were checked.
+// So parseClient does not call [tls.X509KeyPair], which would parse the text again, by other rules.
 func parseClient(certificate, key entry) ([]tls.Certificate, *fault) {
 	chain, f := parseCertificates(certificate, maxChain)
 	if f != nil {

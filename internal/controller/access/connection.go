@@ -24,9 +24,11 @@ import (
 type Connection struct {
 	// host is the host[:port] in the object's spec.
 	host string
-	// bound: the credential was minted for this host, and must not be sent to another host.
+	// bound is true if the credential was minted for this host. Such a credential must not be sent
+	// to another host.
 	bound bool
-	// insecure: the object allows plain HTTP. Never together with bound.
+	// insecure is true if the object allows plain HTTP. If the field bound is true, insecure is
+	// false.
 	insecure bool
 	pool     *transport.Pool
 	// proxy is the tenant's proxy; nil if there is none.
@@ -36,21 +38,22 @@ type Connection struct {
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	made    map[transportKey]*http.Transport
-	refused *endpoint.AddressError // error for the last address that a dial refused
+	refused *endpoint.AddressError // last refusal to connect to an address; nil if there was none
 }
 
-// transportKey identifies a transport that no other connection shares, because the transport uses a
-// certificate of the tenant.
+// transportKey is a key of the map Connection.made. The transports in this map use certificates of
+// the tenant, so no two Connections share them.
 type transportKey struct {
 	base   *http.Transport
 	home   bool             // whether the transport is for requests to the connection's host
 	client *tls.Certificate // client certificate of the login; nil if there is none
 }
 
-// As returns the connection with the login's credential. The login's client certificate is used for
-// requests to the connection's host only. Without TLS, such a request fails with a [*DetourError],
-// unless the object allows plain HTTP. The service's client adds the other parts of the credential
-// to its requests.
+// As returns a transport that sends requests over the connection. If the login has a client
+// certificate, the transport uses it for requests to the connection's host, and for no others. Such
+// a request needs TLS unless the object allows plain HTTP. Without TLS, it fails with a
+// [*DetourError]. The transport adds nothing else of the login's credential. That is up to the
+// service's client.
 func (c *Connection) As(login Login) http.RoundTripper { return session{c, login.Credential} }
 
 // session is a connection with a credential.
@@ -86,8 +89,8 @@ func (c *Connection) roundTrip(req *http.Request, client *tls.Certificate) (*htt
 	if c.bound && (!home || req.URL.Scheme != "https") && req.Header.Get("Authorization") != "" {
 		return nil, &DetourError{c.host}
 	}
-	// Choose the transport by the URL: the administrator's proxy may be for the host, and not for
-	// the target of a redirect.
+	// Choose the transport by the request's URL, which can be the target of a redirect. The
+	// administrator's proxy settings can differ between this target and the connection's host.
 	base := c.pool.Host(req.URL)
 	if c.proxy != nil {
 		base = c.pool.Proxy(c.proxy)
@@ -107,8 +110,8 @@ func (c *Connection) roundTrip(req *http.Request, client *tls.Certificate) (*htt
 	return resp, err
 }
 
-// Explain returns the refusal to dial in place of err, if a dial was refused. Clients retry, or try
-// without TLS, and then report only the later failure.
+// Explain returns the error to report for err. If a dial has refused an address, Explain returns
+// this refusal. Clients retry, or try without TLS, and then report only the later failure.
 func (c *Connection) Explain(err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +121,7 @@ func (c *Connection) Explain(err error) error {
 	return err
 }
 
-// own returns the transport for a key, with the tenant's certificates.
+// own returns the transport for a transportKey. The transport uses the tenant's certificates.
 func (c *Connection) own(key transportKey) (*http.Transport, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,12 +147,14 @@ func (c *Connection) own(key transportKey) (*http.Transport, error) {
 	return t, nil
 }
 
-// proxyTimeout bounds the time to connect to an https proxy, with the TLS handshake.
+// proxyTimeout bounds the time to connect to an https proxy, including the TLS handshake.
 const proxyTimeout = 10 * time.Second
 
-// toProxy returns a function that connects to an https proxy. The proxy does not get the client
-// certificate, and only a tenant's own proxy is verified with the tenant's authorities. If net/http
-// connected by itself, it would do otherwise.
+// toProxy returns a function that opens TLS connections to an https proxy. Without this function,
+// net/http would open them with the TLS configuration own, which is for the server behind the
+// proxy. The function ensures two things:
+//   - The proxy does not get the client certificate for the server.
+//   - The tenant's authorities verify the tenant's own proxy, but never the administrator's proxy.
 func (c *Connection) toProxy(base *http.Transport, own *tls.Config) transport.DialFunc {
 	dial, config := base.DialContext, base.TLSClientConfig.Clone()
 	if dial == nil {
@@ -179,8 +184,9 @@ func (c *Connection) toProxy(base *http.Transport, own *tls.Config) transport.Di
 }
 
 // apply adds the certificates to a TLS configuration. The connection's host gets the client
-// certificate, and is verified with the tenant's authorities only. Storage to which the host
-// redirects gets no client certificate, and may have a server certificate of a public authority.
+// certificate, and is verified with the tenant's authorities only. The host may redirect to
+// storage. The storage gets no client certificate, and may have a server certificate of a public
+// authority.
 func (c *certificates) apply(config *tls.Config, home bool) error {
 	if home {
 		config.Certificates = c.client
@@ -206,8 +212,8 @@ func (c *certificates) apply(config *tls.Config, home bool) error {
 	return nil
 }
 
-// Route returns a digest of the tenant's proxy and certificates: these decide which server answers
-// for the host's name. Without proxy and certificates, the digest is empty.
+// Route returns a digest of the tenant's proxy and certificates. The proxy and the certificates
+// decide which server answers for the host's name. Without them, the digest is empty.
 func (c *Connection) Route() string {
 	if c.proxy == nil && c.certs == nil {
 		return ""

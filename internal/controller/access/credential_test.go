@@ -37,7 +37,7 @@ const (
 type door struct {
 	basic, bearer, certificate bool
 
-	strays []string // credentials that wrongly came to the storage
+	strays []string // credentials that reached storageHost, which must get none
 }
 
 func (d *door) home(w http.ResponseWriter, r *http.Request) {
@@ -185,8 +185,8 @@ func TestCertificateAtAProxy(t *testing.T) {
 	}
 }
 
-// Without TLS, a client certificate is not sent, unless the object allows plain HTTP. A minted
-// token in a header is not sent either.
+// A request with a client certificate needs TLS, unless the object allows plain HTTP. A request
+// with a minted token in a header always needs TLS.
 func TestCredentialsNeedTLS(t *testing.T) {
 	_, _, certificate := credentials(t)
 	minted, err := auth.ServiceAccount("tenant-a", "puller")
@@ -200,8 +200,8 @@ func TestCredentialsNeedTLS(t *testing.T) {
 		"certificate":           {shown: access.Credential{Certificate: certificate}, refused: true},
 		"certificate, insecure": {shown: access.Credential{Certificate: certificate}, identity: spec.Identity{Insecure: true}},
 		"a minted token":        {header: "Bearer a.jwt", identity: spec.Identity{Source: spec.Proof, Subject: minted}, refused: true},
-		// The connection sends a stored token even without TLS. The service's client refuses plain
-		// HTTP, unless the object is insecure.
+		// The connection sends a stored token even without TLS. It leaves the check to the
+		// service's client, which refuses plain HTTP unless the object allows it.
 		"a stored token": {header: "Bearer a.jwt"},
 		"nothing":        {},
 	} {

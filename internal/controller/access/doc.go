@@ -1,6 +1,6 @@
 // Package access connects reconcilers to the Secrets and servers of their objects. It reads
-// Secrets, opens connections with the proxy and the certificates of an object's tenant, and gets
-// credentials for this tenant.
+// Secrets, and gets credentials for an object's tenant. It opens connections with the tenant's
+// proxy and certificates.
 //
 //	Call ──Connect──▶ Connection ──As(Login)──▶ requests with the credential, to the host that the object names and no other
 //	  └────Mint, or a Secret──▶ Login

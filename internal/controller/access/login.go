@@ -20,8 +20,8 @@ type Login struct {
 	Identity *meta.Identity
 	// Token is the credential if it was minted, and nil otherwise.
 	Token auth.Token
-	// Credential is sent to the service. It is zero if the Login is anonymous, or if an SDK signs
-	// requests with Token or sends Token itself.
+	// Credential is sent to the service. It is zero if the Login is anonymous. It is also zero if
+	// an SDK signs requests with Token, or sends Token itself.
 	Credential Credential
 
 	key auth.Key // key of Token; zero if Token is nil
@@ -30,8 +30,8 @@ type Login struct {
 // Credential has the secrets for a service: any combination of the fields. The zero Credential
 // sends nothing.
 type Credential struct {
-	// Basic has a user and a password; nil if there are none. The service's client sends them,
-	// because some services accept them only at a token endpoint.
+	// Basic has a user and a password; nil if there are none. The service's client sends them. It
+	// knows where to send them: some services accept them only at a token endpoint.
 	Basic *Basic
 	// Bearer is a token that the service accepts as it is (RFC 6750, section 2.1); zero if there is
 	// none. The service's client sends it.
@@ -70,13 +70,13 @@ func (l Login) nameIdentity(err error) error {
 }
 
 // WithCredential calls login() to get a credential, and work() to use the service with it. The
-// status and errors contain the identity whose credential was used, even if the service rejects it.
-// A token that login() returns must be valid for at least minRemaining.
+// status and errors contain the identity whose credential was used, even if the service rejects
+// this credential. A token that login() returns must be valid for at least minRemaining.
 //
 // If rejected() is true for the error of work(), the service did not accept the credential. A
-// short-lived token may have been revoked early, so WithCredential calls login() and work() once
-// more, with another token. A tenant may choose a service that rejects every credential, so a token
-// is replaced at most once a minute.
+// short-lived token may have been revoked early. So WithCredential calls login() and work() once
+// more, with another token. A tenant may choose a service that rejects every credential. To spare
+// the token services, a token is replaced at most once a minute.
 func (a *Access) WithCredential(
 	conn *Connection, status *meta.FetchStatus,
 	login func(minRemaining time.Duration) (Login, error), work func(Login) error, rejected func(error) bool,
@@ -109,14 +109,14 @@ const replaceAfter = time.Minute
 // lately limits how often an action may be repeated for a key. The zero value is ready for use.
 type lately[K comparable] struct {
 	mu     sync.Mutex      // guards the fields below
-	began  time.Time       // time when recent was last emptied
+	began  time.Time       // time when the field recent was last emptied
 	recent map[K]time.Time // time of the last action for each key
-	older  map[K]time.Time // entries that recent had before it was emptied
+	older  map[K]time.Time // entries that the field recent had before it was last emptied
 }
 
 // allow reports whether the action is allowed for the key now, and records an allowed action. The
-// last argument is the minimum time between two allowed actions for a key. It must be the same in
-// all calls for one lately value.
+// argument every is the minimum time between two allowed actions for a key. It must be the same in
+// all calls on one receiver.
 func (l *lately[K]) allow(key K, now time.Time, every time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -213,12 +213,15 @@ func TestRefusedTokensAreReplacedOnceAMinute(t *testing.T) {
 	})
 }
 
-// The cache may not have a new account yet. Even so, the status must show the identity of the
-// account's token, and a rejected token must be replaced at most once a minute.
+// The cache of accounts may not have a new ServiceAccount yet. Even so, the account gets tokens.
+// The status must show the cloud identity of these tokens. If the service rejects them, a token
+// must be replaced at most once a minute, as for other accounts.
 func TestTokenOfANewAccount(t *testing.T) {
 	w := newLoginWorld(t)
 	w.accounts.Unheard(true)
-	for i, exchanges := range []int{2, 3} { // the token of the second use is not replaced
+	// The first use of the account replaces the rejected token, so it makes two exchanges. The
+	// second use must make only one more, because it must not replace a token again so soon.
+	for i, exchanges := range []int{2, 3} {
 		w.answers = []error{errUnauthorized, errUnauthorized}
 		if err := w.use("reader"); !errors.Is(err, errUnauthorized) || len(w.cloud.Exchanges()) != exchanges || w.status.Identity.CloudIdentity != role+"-reader" {
 			t.Errorf("attempt %d: %v after %d exchanges as %+v", i, err, len(w.cloud.Exchanges()), w.status.Identity)

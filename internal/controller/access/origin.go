@@ -19,9 +19,10 @@ func Caller(conn *Connection, login Login) origin.Caller {
 }
 
 // ExplainOrigin returns the failure to report for a timeout or an [*origin.Error], and false for
-// any other error. Two reasons differ between kinds: unreachable is the reason for a server that
-// cannot be reached, throttles or fails; refused is the reason for a server that refuses the
-// request or breaks the protocol.
+// any other error. The caller passes two of the failure's possible reasons, because their names
+// differ between the kinds of objects:
+//   - unreachable: the server cannot be reached, throttles or fails
+//   - refused: the server refuses the request or breaks the protocol
 func ExplainOrigin(err error, unreachable, refused string) (object.Failure, bool) {
 	if f, ok := object.TimedOut(err, unreachable); ok {
 		return f, true

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// If no credential is sent to a cloud's host, Caller names the cloud. The error text can then
-// suggest the field that makes the controller send a credential.
+// If a cloud's host gets no credential, the result of Caller names the cloud. The error text can
+// then suggest the field that makes the controller send a credential.
 func TestCaller(t *testing.T) {
 	pool, err := transport.NewPool(transport.Options{
 		Base: &http.Transport{}, CheckTarget: endpoint.Guard{}.CheckTarget, Dial: (&net.Dialer{}).DialContext,

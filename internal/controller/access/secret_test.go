@@ -142,8 +142,8 @@ func headed(text string) string {
 	return strings.Replace(text, "CERTIFICATE-----\n", "CERTIFICATE-----\nComment: x\n\n", 1)
 }
 
-// The client certificate contains only the parts that ReadCertificates has checked. crypto/tls
-// would read PEM headers and blocks by other rules.
+// The client certificate contains only the parts that ReadCertificates has checked.
+// [tls.X509KeyPair] would also take the certificates that ReadCertificates leaves out.
 func TestClientIsWhatWasJudged(t *testing.T) {
 	certificate, key := controllertest.Pair(t)
 	issuer, issuerKey := authority(t)
@@ -162,7 +162,8 @@ func TestClientIsWhatWasJudged(t *testing.T) {
 	}
 }
 
-// issued returns a certificate for an RSA key with this modulus and this number of names.
+// issued returns a PEM certificate, signed by the issuer. It has this number of DNS names, and an
+// RSA key with this modulus.
 func issued(t *testing.T, issuer *x509.Certificate, key crypto.Signer, modulus *big.Int, names int) string {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: time.Now().Add(time.Hour)}

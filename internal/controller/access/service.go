@@ -22,8 +22,8 @@ type Service struct {
 	// ReadSecret returns the credential in the Secret of spec.secretRef. If the Secret has no
 	// credential, err says why, and fix says what to do. Required.
 	ReadSecret func(secret *corev1.Secret) (shown Credential, fix string, err error)
-	// PullSecrets returns the login with the image pull secrets of the call's ServiceAccount; nil
-	// if the server accepts no such secrets.
+	// PullSecrets makes a login from the image pull secrets of the call's ServiceAccount. The field
+	// is nil if the server accepts no such secrets.
 	PullSecrets func(ctx context.Context, call Call) (Login, error)
 	// Purpose returns the options of auth.GetToken that say what a token is for. ok is false if the
 	// server accepts no tokens of the source. Required.
@@ -38,8 +38,8 @@ type Service struct {
 	Rejected func(err error) bool
 }
 
-// Use logs in at a server as the call's identity, and calls the function work with the login. It
-// gives the guarantees of [Access.WithCredential].
+// Use logs in at a server as the call's identity, and calls work() with the login. It gives the
+// guarantees of [Access.WithCredential].
 func (a *Access) Use(ctx context.Context, call Call, conn *Connection, status *meta.FetchStatus, service Service, work func(Login) error) error {
 	login := func(minRemaining time.Duration) (Login, error) {
 		return a.login(ctx, call, conn, service, minRemaining)

@@ -114,15 +114,18 @@ func TestUse(t *testing.T) {
 	}
 }
 
-// TestBearer checks what a server gets from each sort of minted token. The server gets a bearer
-// token only if it accepts bearer tokens of the source. It never gets keys with which an SDK signs.
+// TestBearer checks which credential a server gets for each sort of minted token. The server gets a
+// bearer token only if the service's field Bearer lists the credential's source. It never gets
+// keys with which an SDK signs.
 func TestBearer(t *testing.T) {
 	secret, ends := auth.NewSecret("a.jwt"), time.Now().Add(time.Hour)
 	_, _, pair := credentials(t)
 	for name, test := range map[string]struct {
 		token  auth.Token
-		always string // sent to each server
-		bearer string // sent only to a server that accepts bearer tokens of the source
+		always string // field of the credential that every server gets; empty for none
+		// bearer is the bearer token that the server gets if the field Bearer of its access.Service
+		// lists the credential's source. It is empty if no server gets a bearer token.
+		bearer string
 	}{
 		"a registry's":   {&auth.RegistryCredentials{Username: "robot", Password: secret, ExpiresAt: ends}, "Basic", ""},
 		"a certificate":  {auth.NewCertificate(pair.Certificate, pair.PrivateKey.(crypto.Signer), ends), "Certificate", ""},

@@ -62,14 +62,14 @@ type plan struct {
 	subject  auth.Subject
 	accounts auth.Accounts
 	region   endpoint.AWSRegion
-	// missing is not nil if the AWSClusterControllerIdentity with the name default must be created
-	// first. The AWSCluster reports this error until the manager's cache has the created identity.
+	// missing is not nil if the AWSClusterControllerIdentity "default" must be created first. The
+	// AWSCluster reports this error until the manager's cache has the created identity.
 	missing error
 }
 
-// interval is the time between two reconciliations of an AWSCluster. It is shorter than the life of
-// a credential, so a reconciliation finds the credential in the token cache and needs no exchange.
-// The token cache refreshes credentials that are in use.
+// interval is the time between two reconciliations of an AWSCluster. A credential lives longer. So
+// a reconciliation finds the credential in the token cache, and needs no exchange. The token cache
+// refreshes credentials that are in use.
 const interval = 10 * time.Minute
 
 // View implements tenant.Kind. An AWSCluster has no finalizer, because its deletion leaves nothing
@@ -173,9 +173,9 @@ func forgetSession(o *v1alpha1.AWSCluster, subject auth.Subject, err error) {
 	}
 }
 
-// credential returns the options of [auth.GetToken] for the identity of an AWSCluster. All clusters
-// in the program's partition use AWS STS in the program's region, whatever their own region. So
-// those of them with the same identity share one credential. A cluster in another partition uses
+// credential returns the options of [auth.GetToken] for the identity of an AWSCluster. In the
+// program's partition, all clusters use AWS STS in the program's region, whatever their own region.
+// So those of them with the same identity share one credential. A cluster in another partition uses
 // AWS STS in its own region.
 func (k *kind) credential(call access.Call, p plan) []auth.Option {
 	options := []auth.Option{
@@ -253,7 +253,7 @@ func (k *kind) reportName(ctx context.Context, o *v1alpha1.AWSCluster) error {
 	return nil
 }
 
-// nameIndex finds AWSClusters by name.
+// nameIndex is the name of the index that finds AWSClusters by name.
 const nameIndex = "name"
 
 // AddIndex adds the index that the reconciler needs.

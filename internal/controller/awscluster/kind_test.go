@@ -33,7 +33,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// world has a reconciler of AWSClusters, AWS identities and a fake API server.
+// world has AWS identities, a fake API server and a reconciler of AWSClusters.
 type world struct {
 	*identitytest.World
 
@@ -222,7 +222,8 @@ func TestConditionsRecover(t *testing.T) {
 	}
 }
 
-// TestFailedManagement checks that the conditions of the identity stay true if Manage fails.
+// TestFailedManagement checks that the two conditions about the identity have the status True even
+// if Manage fails.
 func TestFailedManagement(t *testing.T) {
 	w := newWorld(t, false, func(o *awscluster.Options) {
 		o.Manage = func(context.Context, *v1alpha1.AWSCluster, awsclient.Scope) error {
@@ -261,9 +262,9 @@ func TestStatusForgetsTheOldIdentity(t *testing.T) {
 	}
 }
 
-// TestManage checks that Manage runs only with a credential of the right account. If the grant is
-// withdrawn while Manage runs, the next AWS call fails, and the conditions report the missing
-// grant.
+// TestManage checks that Manage runs only with a credential of the right account. Then the grant is
+// withdrawn while Manage runs. The next AWS call must fail, and the conditions must report the
+// missing grant.
 func TestManage(t *testing.T) {
 	var w *world
 	var regions []string

@@ -51,8 +51,9 @@ func New[O Identity](shared *object.Shared, entry kinds.Kind, options Options) *
 	return object.New(shared, entry.Kind, &kind[O]{options, entry})
 }
 
-// kind implements object.Kind for one of the four kinds of AWS identities. The plan that Decide
-// makes is the identity as an [auth.Subject].
+// kind implements object.Kind for one of the four kinds of AWS identities. The method Decide
+// returns the plan for an object. Here, the plan is only the [auth.Subject] that names the
+// identity.
 type kind[O Identity] struct {
 	Options
 
@@ -60,8 +61,12 @@ type kind[O Identity] struct {
 }
 
 // interval is the time between two reconciliations of an identity. Changes of the identity, of its
-// sources and of the objects that use it cause an earlier reconciliation. A credential lives about
-// as long as the interval. So the status of an unused identity costs one exchange per interval.
+// sources and of the objects that use it cause an earlier reconciliation.
+//
+// Each reconciliation gets a credential, to describe it in the status. By default, the cache serves
+// a credential for an hour at most, and refreshes it only when it is used. If no object uses the
+// identity, the credential of the previous reconciliation is too old. So the status of an unused
+// identity costs one exchange per interval.
 const interval = time.Hour
 
 // Empty implements object.Definition.
@@ -127,9 +132,8 @@ func forgetSession(o Identity, status *v1alpha1.AWSIdentityStatus, err error) {
 	}
 }
 
-// region returns the region of AWS STS for the identity, or an empty text for the program's own
-// region. If the role is in another partition than the program, region returns the main region of
-// the role's partition.
+// region returns the region of AWS STS for the identity. Empty means the program's own region. For
+// a role in another partition, the result is the main region of that partition.
 func (k *kind[O]) region(ctx context.Context, own auth.AccountReader, subject auth.Subject) string {
 	account, err := own.Lookup(ctx, subject)
 	if err != nil {

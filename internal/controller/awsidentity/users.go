@@ -74,8 +74,9 @@ func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache
 }
 
 // UsersByObject returns the settings of a manager's cache for the kinds in the table whose objects
-// can name an AWS identity. Pass the same table to [NewUsers]. If another program reconciles an
-// object, the cache holds only what identifies the object, and its reference to an AWS identity.
+// can name an AWS identity. Pass the same table to [NewUsers]. Some of these kinds are reconciled
+// by other programs. For the objects of those kinds, the cache holds only what identifies the
+// object, and its reference to an AWS identity.
 func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
 	for _, kind := range table.Where(kinds.Kind.UsesAWSIdentities) {
@@ -130,11 +131,12 @@ func indexOf(kind kinds.Kind) client.IndexerFunc {
 	}
 }
 
-// Count returns how many objects use an identity, directly or as the source of another identity.
-// An object does not count if the identity does not admit its namespace. Otherwise such an object
-// could prevent the administrator from deleting the identity. If a reference has an unknown kind,
-// the object with the reference counts as a user of each identity with the referenced name, and is
-// logged.
+// Count returns how many objects use an identity, directly or as the source of another identity. An
+// object does not count if its namespace may not use the identity that it names. Otherwise any
+// object could prevent the administrator from deleting the identity.
+//
+// A reference of unknown kind may mean any identity with the referenced name. An object with such a
+// reference counts as a user of each of these identities, and is logged.
 func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) {
 	var users int32
 	dependents, err := u.identities.Dependents(subject)
@@ -167,8 +169,9 @@ func (u *Users) Count(ctx context.Context, subject auth.Subject) (int32, error) 
 	return users, nil
 }
 
-// DependencyOn returns a dependency on the identity of an [identity.Use], limited to the namespace
-// of the Use.
+// DependencyOn returns a dependency on use.Identity. The dependency's field UsedIn is
+// use.Namespace. So a change of the identity affects only the dependents in this namespace, and
+// cluster-scoped dependents. If the namespace is empty, a change affects all dependents.
 func DependencyOn(use identity.Use) object.Dependency {
 	d := object.DependencyOn(use.Identity)
 	d.UsedIn = use.Namespace
@@ -176,8 +179,8 @@ func DependencyOn(use identity.Use) object.Dependency {
 }
 
 // Subscribe registers a function that is called after a change of an identity, of its credential or
-// of a grant. The function is also called when an object begins or ceases to use an identity: once
-// for this identity, and once for each of its sources.
+// of a grant. The function is also called when an object begins or ceases to use an identity. It is
+// then called once for this identity, and once for each of its sources.
 func (u *Users) Subscribe(changed func(object.Dependency)) {
 	u.identities.SubscribeUse(func(use identity.Use) { changed(DependencyOn(use)) })
 	for _, kind := range u.kinds {
@@ -185,8 +188,9 @@ func (u *Users) Subscribe(changed func(object.Dependency)) {
 	}
 }
 
-// handler returns an event handler for the objects of a kind. When an object begins or ceases to
-// use an identity, the event handler calls changed() for this identity and for each of its sources.
+// handler returns an event handler for the objects of a kind. The event handler calls changed()
+// when an object begins or ceases to use an identity. It calls changed() for this identity and for
+// each of its sources.
 func (u *Users) handler(kind kinds.Kind, changed func(object.Dependency)) toolscache.ResourceEventHandler {
 	named := func(seen any) []auth.Subject {
 		o, ok := seen.(client.Object)

@@ -45,9 +45,9 @@ func users() []client.Object {
 	}
 }
 
-// TestUsersOfAllKinds checks that the object of each kind is found by the identity that it names,
-// even after the cache's transform. Otherwise the object would not count as a user, and an identity
-// in use could be deleted.
+// TestUsersOfAllKinds checks that the object of each kind is found by the identity that it names.
+// It must be found even after the cache's transform. Otherwise the object would not count as a
+// user, and an identity in use could be deleted.
 func TestUsersOfAllKinds(t *testing.T) {
 	table := kinds.All().Where(kinds.Kind.UsesAWSIdentities)
 	transforms := map[reflect.Type]toolscache.TransformFunc{}
@@ -126,10 +126,13 @@ func TestUsersWithoutIdentity(t *testing.T) {
 	}
 }
 
-// TestUnknownKindIsInUse checks references of unknown kind, both from an object to an identity and
-// from an identity to its source. The object must count as a user of each identity with the
-// referenced name. The log must name the object and the kind. When the object is deleted, the
-// identity must be reconciled.
+// TestUnknownKindIsInUse checks two references of unknown kind:
+//   - The object app-lent of team-a refers to the identity lent. It must count as a user of lent.
+//     The log must contain the object's name and the unknown kind.
+//   - The identity chained refers to its source, the identity root. The object app-chained uses
+//     chained, so it must count as a user of root.
+//
+// If app-lent is deleted, lent must be reconciled. If app-chained is deleted, root must be.
 func TestUnknownKindIsInUse(t *testing.T) {
 	w := identitytest.New(t)
 	lent, root, other := w.Static("lent", identitytest.Admits("team-a")), w.Static("root", identitytest.Admits()), w.Static("other", identitytest.Admits())

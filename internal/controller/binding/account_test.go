@@ -36,8 +36,9 @@ func TestAccounts(t *testing.T) {
 	for _, c := range []struct {
 		name, target string
 		configs      []string // set one after the other; only the last may be refused
-		// allow is part of the annotation that the error message must propose; empty if the last of
-		// the configs needs no annotation.
+		// The field allow is empty if the last config must be accepted without an annotation.
+		// Otherwise the last config must be refused. The error message must then propose an
+		// annotation whose value contains allow.
 		allow string
 	}{
 		{"another role", "aws", []string{of(role), of(sameRole)}, ""},

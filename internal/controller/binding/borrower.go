@@ -12,8 +12,8 @@ import (
 )
 
 // borrower adds a binding's name to the account of the binding's identity. The name becomes part of
-// the account's fingerprint, which is part of a token's key. So bindings share no token. At AWS,
-// the name also becomes part of the session name.
+// the account's fingerprint. The fingerprint is part of a token's [auth.Key], so bindings share no
+// token. At AWS, the name also becomes part of the session name.
 type borrower struct {
 	auth.Accounts
 
@@ -26,8 +26,8 @@ type borrower struct {
 func lend(accounts auth.Accounts, o *identityv1.WorkloadIdentityBinding, uid string) auth.Accounts {
 	// A namespace has no dot, so the last dot separates name and namespace.
 	name := o.Name + "." + o.Namespace
-	// Kubernetes names have no spaces. So each binding has its own suffix, and no suffix is the end
-	// of another suffix.
+	// Each binding has its own suffix. It begins with a space, and Kubernetes names have no spaces,
+	// so no suffix is the end of another suffix.
 	return borrower{Accounts: accounts, uid: uid, suffix: " " + name, name: name}
 }
 
@@ -55,7 +55,8 @@ func (b borrower) Prove(ctx context.Context, account auth.Account, request auth.
 	return b.Accounts.Prove(ctx, account, request)
 }
 
-// as adds the binding's suffix and session name to the account.
+// as returns the account, changed for the binding. It appends the field suffix to the account's
+// fingerprint, and sets a session name that is made from the binding's name.
 func (b borrower) as(account auth.Account) auth.Account {
 	if account.UID == "" {
 		return account

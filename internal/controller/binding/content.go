@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 )
 
-// Annotations of Secrets that describe the credential.
+// Annotations that describe the credential in a Secret.
 const (
 	// issuedAnnotation and expiresAnnotation are the beginning and the end of an exchanged
 	// credential's life, in RFC 3339. A token contains these times itself, so its Secret has no
@@ -45,17 +45,19 @@ func (p plan) contentOf(made credential) written {
 	return w
 }
 
-// digest returns the SHA-256, in hex, of the written data and of its inputs: the identity, the
-// store and the context object. The digest is stored in the binding's status, so a right to write
-// Secrets is not enough to change it. Nobody can guess a credential from the digest, because each
-// credential has at least 128 random bits.
+// digest returns the SHA-256, in hex, of the written data and of its inputs. The inputs are the
+// identity, the store and the context object. The digest is stored in the binding's status, so a
+// right to write Secrets is not enough to change the digest. Nobody can guess a credential from the
+// digest, because each credential has at least 128 random bits.
 func (p plan) digest(w written) string {
 	text, err := json.Marshal(map[string]any{
 		"subject": p.subject.String(), "uid": p.uid, "spec": p.spec, "target": p.target, "store": p.store, "context": p.context,
 		"issuedAt": w.annotations[issuedAnnotation], "expiresAt": w.annotations[expiresAnnotation], "data": w.data,
 	})
 	if err != nil {
-		return "" // cannot happen, because specs come from JSON; an empty digest fits no Secret
+		// Marshal cannot fail here, because the specs come from JSON. If it did, p.find would
+		// reject the empty digest.
+		return ""
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
@@ -68,10 +70,13 @@ type inSecret struct {
 	digest string
 }
 
-// find returns the credential in the Secret. It returns false if the given digest, which is from
-// the status, differs from the digest of the Secret and the plan. It also returns false if the
-// credential was issued in the future. In that case, the controller's clock was set back and
-// would reach the expiry time too late.
+// find returns the credential in the Secret, or false if the Secret has none that fits the plan.
+// The argument digest is from the binding's status. It must equal the digest that [plan.digest]
+// calculates from the plan and the Secret's content.
+//
+// find also returns false if the credential's time of issue is [skew] or more in the future. This
+// happens if the controller's clock has been set back. With such a clock, the controller would
+// renew the credential too late.
 func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 	if secret == nil || !secret.owned || digest == "" {
 		return inSecret{}, false

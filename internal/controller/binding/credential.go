@@ -129,8 +129,8 @@ func (k *kind) exchange(p plan, more ...auth.Option) (auth.Provider, []auth.Opti
 	return provider, append(options, more...), nil
 }
 
-// from returns the lifetime of a credential that was exchanged at the time now and expires at the
-// time end.
+// from returns the lifetime of an exchanged credential. The arguments are the time of the exchange
+// and the time when the credential expires.
 func from(now, end time.Time) lifetime {
 	return lifetime{issuedAt: now.Truncate(time.Second).UTC(), expiresAt: end.Truncate(time.Second).UTC()}
 }

@@ -100,8 +100,10 @@ func (k *kind) Decide(ctx context.Context, o *identityv1.WorkloadIdentityBinding
 	case !sameAccount(p.target.Type, had, p.account):
 		return plan{}, &accountError{had: had, has: p.account}
 	case !strings.Contains(p.account, "/"):
-		// If p.account has no part after the slash, keep the part that the status has. Without this
-		// rule, somebody could remove the part from the identity and then set another one.
+		// An account may have a part after a slash, such as an Azure subscription. p.account has no
+		// such part. Keep the account from the status, which may have one. If the status lost its
+		// part, the next edit of the identity could set another one. sameAccount would not notice
+		// that, because it compares the parts only if both accounts have one.
 		p.account = had
 	}
 	return p, nil
@@ -112,8 +114,8 @@ type withdrawnError struct{ error }
 
 func (e *withdrawnError) Unwrap() error { return e.error }
 
-// workloadIdentity finds the WorkloadIdentity of a binding. If the cache does not have the
-// identity, workloadIdentity asks the API server, because the cache may be behind.
+// workloadIdentity finds the WorkloadIdentity of a binding. The cache may be behind. So
+// workloadIdentity asks the API server about an identity that the cache lacks.
 func (k *kind) workloadIdentity(ctx context.Context, o *identityv1.WorkloadIdentityBinding, subject auth.Subject) (source, error) {
 	found := &identityv1.WorkloadIdentity{}
 	err := k.read(ctx, client.ObjectKey{Namespace: subject.Namespace(), Name: subject.Name()}, found)
@@ -206,7 +208,7 @@ func checkFormat(format identityv1.StoreFormat, found source) error {
 	return nil
 }
 
-// contextOf returns the object that the tokens of a binding name. The default is the binding
+// contextOf returns the object to name in the tokens of a binding. The default is the binding
 // itself. With a hub there is no default, because the hub does not have the binding.
 func (k *kind) contextOf(o *identityv1.WorkloadIdentityBinding, self auth.ObjectReference) auth.ObjectReference {
 	if c := o.Spec.ContextObject; c != nil {
@@ -219,8 +221,8 @@ func (k *kind) contextOf(o *identityv1.WorkloadIdentityBinding, self auth.Object
 }
 
 // accountOf returns the cloud account of an identity, or an empty text if the account is unknown.
-// If the identity names a part of the account, such as a subscription, this part follows after a
-// slash.
+// The identity may also name a part of the account, such as a subscription. This part follows after
+// a slash.
 func accountOf(found source) string {
 	switch found.target.Type {
 	case identityv1.TargetAWS:
@@ -245,8 +247,8 @@ func accountOf(found source) string {
 }
 
 // gcpProject returns the ID of the project in which an identity acts. The ID is in the address of
-// the service account. If the address lacks the ID, gcpProject returns the project that is
-// configured for clients, which may be empty.
+// the service account. If the address lacks the ID, gcpProject returns config["projectID"]. This is
+// the project that is configured for clients. It may be empty.
 func gcpProject(config map[string]string) string {
 	_, host, _ := strings.Cut(config["serviceAccountEmail"], "@")
 	domain, ok := strings.CutSuffix(host, ".iam.gserviceaccount.com")

@@ -5,11 +5,11 @@
 //	                                  └─no─▶ credential ──▶ Secret ───────▲
 //
 // The controller neither lists nor watches Secrets. It reads the Secret of a binding every few
-// minutes, and decides from the content whether the Secret needs a new credential. A digest shows
-// whether the Secret or an input of the credential has changed. A token contains its expiry time
-// and the ID of its signing key. So nothing is lost when the controller restarts, and an edited,
-// deleted or restored Secret is repaired.
+// minutes. If somebody has edited, deleted or restored the Secret, the controller repairs it. A
+// digest in the binding's status shows whether the Secret, or an input of the credential, has
+// changed. The Secret shows when the credential expires, and which key signed a token. So a restart
+// of the controller loses nothing.
 //
-// Each binding gets its own credential, without a cache, because the credential leaves the process.
-// The name of a session at AWS contains the name of the binding.
+// Whoever reads the Secret has the credential. So each binding gets its own credential, and no
+// credential comes from a cache. At AWS, the name of a session contains the name of the binding.
 package binding

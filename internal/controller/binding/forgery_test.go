@@ -41,7 +41,7 @@ func TestForgedSecret(t *testing.T) {
 		} {
 			attacker.server.life = c.life
 			attacker.editBinding(renewNow)
-			time.Sleep(time.Second) // otherwise the new token equals the old token
+			time.Sleep(time.Second) // so that the new token has a later issue time
 			attacker.reconcile()
 			forged := attacker.secret()
 			c.edit(forged)
@@ -113,7 +113,7 @@ func TestSessionIsRenewed(t *testing.T) {
 			w.editBinding(renewNow)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations = older.Data, older.Annotations })
-		}, 2}, // change() renews once, and the next reconciliation again
+		}, 2}, // change() causes one renewal, and the next reconciliation another
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

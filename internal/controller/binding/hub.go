@@ -74,9 +74,9 @@ func (k *kind) showHub(o *identityv1.WorkloadIdentityBinding) {
 // HubDependency returns the dependency of bindings that wait for the hub to answer again.
 func HubDependency() object.Dependency { return object.Dependency{Kind: "Hub"} }
 
-// waitsForHub reports whether a binding must be woken when the hub answers again. It must be woken
-// if its last reconciliation failed because of the hub, or if its condition HubReachable is false.
-// Other bindings did not notice the failure.
+// waitsForHub reports whether a binding must be woken when the hub answers again. This is so if its
+// last reconciliation failed because of the hub, or its condition HubReachable is false. Other
+// bindings did not notice the failure.
 func waitsForHub(o *identityv1.WorkloadIdentityBinding) bool {
 	c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
 	failed := c != nil && (c.Reason == meta.ReasonHubUnreachable || c.Reason == meta.ReasonHubRefused)

@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/hub"
 )
 
-// stubHub is a fake hub. Its identities are at the fake API server of the test, in namespaces whose
-// names differ from those of the bindings' namespaces.
+// stubHub is a fake hub. Its identities are at the fake API server of the test. The namespaces of
+// the identities have other names than the namespaces of the bindings.
 type stubHub struct {
 	hub.Namespaces
 

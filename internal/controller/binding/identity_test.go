@@ -15,7 +15,7 @@ import (
 )
 
 // lentWorld returns a world with AWS identities, a fake AWS and a binding that names the
-// AWSClusterRoleIdentity target.
+// AWSClusterRoleIdentity "target".
 func lentWorld(t *testing.T) (*world, *identitytest.World) {
 	t.Helper()
 	lent := identitytest.New(t)
@@ -47,8 +47,9 @@ func TestUnknownIsNotWithdrawn(t *testing.T) {
 	}
 }
 
-// TestNothingIsShared checks that bindings share no credential. Each binding gets an account with
-// its own fingerprint and session name. The identity must still give proofs for this account.
+// TestNothingIsShared checks that bindings share no credential. Each binding must get an
+// [auth.Account] with its own fingerprint and session name. The method Prove must still accept this
+// account.
 func TestNothingIsShared(t *testing.T) {
 	inner := fixed{auth.Account{UID: "u", Fingerprint: "f", Attributes: map[string]string{"sessionName": "spinner", "roleARN": roleARN}}}
 	first := binding.Lend(&inner, newBinding(), "u")

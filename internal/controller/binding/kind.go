@@ -62,7 +62,7 @@ type Options struct {
 	// program started. Before that, a missing grant does not count as withdrawn, because the grant
 	// may not be loaded yet. Required with Identities.
 	IdentitiesSynced func() bool
-	// Provider returns a cloud's provider by its name, or an error if the name is unknown.
+	// Provider returns the [auth.Provider] with this name, or an error if the name is unknown.
 	Provider func(name string) (auth.Provider, error)
 	// Observer is notified of each exchange; nil for no observer.
 	Observer auth.Observer
@@ -96,8 +96,9 @@ const (
 	pause = 10 * time.Second
 	// retry is the longest pause after a failure.
 	retry = 10 * time.Minute
-	// spread is the upper limit of StartWithin for bindings that fail. After a restart that
-	// repairs a failure, these bindings are queued within this time.
+	// spread is the upper limit of StartWithin for bindings that fail. StartWithin bounds the wait
+	// for the first reconciliation after a restart of the controller. The limit is short, because
+	// the restart may have repaired the failure.
 	spread = time.Minute
 )
 
@@ -136,9 +137,9 @@ func (k *kind) Identify(_ context.Context, o *identityv1.WorkloadIdentityBinding
 	return spec.Identity{Subject: subject}, err
 }
 
-// retryWithin returns the longest pause after a failure. Before the credential's end, it is a tenth
-// of the time until the end. After the end, it is a tenth of the time since the end. Without a
-// credential it is zero, so that the default of package object applies.
+// retryWithin returns the longest pause after a failure. It is a tenth of the time until the
+// credential expires, or since the credential expired. Without a credential it is zero, so that the
+// default of package object applies.
 func retryWithin(o *identityv1.WorkloadIdentityBinding) time.Duration {
 	at := o.Status.ExpiresAt
 	if at == nil {
@@ -208,13 +209,13 @@ func (k *kind) show(o *identityv1.WorkloadIdentityBinding, p plan, kept inSecret
 	o.Status.KID, o.Status.Type, o.Status.Account, o.Status.Digest = kept.kid, p.target.Type, p.account, kept.digest
 }
 
-// renewAt returns the time at which a credential is renewed. If the status already has a time for
+// renewAt returns the time at which to renew a credential. If the status already has a time for
 // this credential, renewAt returns that time. Otherwise, the credential is renewed after a fraction
 // of its life, with jitter.
 //
 // The issuer's clock may be wrong. If that clock is ahead, the credential counts as issued now. If
-// it is behind, the computed time may already have passed. To avoid a storm of renewals, the
-// renewal waits for at least a fraction of the remaining life.
+// it is behind, the computed time may already have passed. So the renewal waits for at least a
+// fraction of the remaining life. This avoids a storm of renewals.
 func (k *kind) renewAt(o *identityv1.WorkloadIdentityBinding, kept lifetime) time.Time {
 	s := &o.Status
 	if s.RenewAt != nil && s.IssuedAt != nil && s.ExpiresAt != nil && s.IssuedAt.Time.Equal(kept.issuedAt) && s.ExpiresAt.Time.Equal(kept.expiresAt) {

@@ -152,7 +152,7 @@ func TestRenewals(t *testing.T) {
 			o := w.binding()
 			o.Status = before
 			must.Succeed(w.t, w.kube.Status().Update(w.t.Context(), o))
-		}, 2}, // change() renews once, and the next reconciliation again
+		}, 2}, // change() causes one renewal, and the next reconciliation another
 		{"the Secret was made immutable", func(w *world) { w.editSecret(immutable) }, 0},
 		{"half its life has passed in an immutable Secret", func(w *world) {
 			w.editSecret(immutable)
@@ -164,7 +164,7 @@ func TestRenewals(t *testing.T) {
 			time.Sleep(time.Second)
 			w.reconcile()
 			w.editSecret(func(s *corev1.Secret) { s.Data, s.Annotations, s.Labels = older.Data, older.Annotations, older.Labels })
-		}, 2}, // change() renews once, and the next reconciliation again
+		}, 2}, // change() causes one renewal, and the next reconciliation another
 		{"half its life has passed", func(*world) { time.Sleep(34 * time.Minute) }, 1},
 		{"less has passed", func(*world) { time.Sleep(25 * time.Minute) }, 0},
 	} {
@@ -175,7 +175,7 @@ func TestRenewals(t *testing.T) {
 				w.writes = nil
 				c.change(w)
 				w.writes = nil
-				time.Sleep(time.Second) // otherwise the new token equals the old token
+				time.Sleep(time.Second) // so that a new token has a later issue time
 				o, _ := w.reconcile()
 				if r := ready(o); r.Status != metav1.ConditionTrue {
 					t.Fatalf("%+v", r)
@@ -379,8 +379,8 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestOtherTargets changes the target system and the account of an identity. The Secret must never
-// get a credential for the new target system. It must get a credential for the new account only
-// after an annotation of the binding allows this account.
+// get a credential for the new target system. A credential for the new account must wait until an
+// annotation of the binding allows this account.
 func TestOtherTargets(t *testing.T) {
 	const other = `{"iamRoleARN":"arn:aws:iam::998877665544:role/x"}`
 	w := newWorld(t, newIdentity(), newBinding())
@@ -497,7 +497,7 @@ func TestTokenServerIsDown(t *testing.T) {
 		// have added content.
 		for _, c := range []struct {
 			hour  int
-			calls int // largest number of attempts
+			calls int // upper limit for the number of attempts in this hour
 		}{{1, 75}, {2, 15}, {3, 9}} {
 			w.server.requests = nil
 			for began := time.Now(); time.Since(began) < time.Hour; {
@@ -574,8 +574,8 @@ func TestWrongClock(t *testing.T) {
 	})
 }
 
-// TestConcurrentWriter checks that the Secret keeps a change that another client makes at the same
-// moment, and that the credential is written too.
+// TestConcurrentWriter checks a Secret that another client changes just before the controller
+// writes it. The Secret must keep the change, and get the new credential.
 func TestConcurrentWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, newIdentity(), newBinding())

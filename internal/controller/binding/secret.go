@@ -124,10 +124,13 @@ func (r *secretRead) differs(w written) bool {
 	})
 }
 
-// write writes all content of the Secret at once, and only if the Secret is unchanged since it was
-// read. The first write creates the Secret. Later writes leave the content that others have added.
-// But an immutable Secret is deleted and created again. If somebody has changed the Secret
-// meanwhile, it is read and checked again.
+// write writes all content of the Secret at once:
+//   - A missing Secret is created.
+//   - An immutable Secret is deleted and created again.
+//   - In any other Secret, the content that others have added stays.
+//
+// An attempt fails if the Secret has changed since it was read. After that, write reads and checks
+// the Secret again, and tries again.
 func (s *store) write(ctx context.Context, secret *secretRead, w written) error {
 	w.annotations[identityv1.BindingAnnotation] = s.binding
 	for range attempts {
@@ -166,8 +169,9 @@ func (s *store) create(ctx context.Context, w written) error {
 	return s.failure(err, "create")
 }
 
-// apply sets the binding's fields of the Secret to exactly w. It fails with a conflict if the
-// Secret has changed since it was read.
+// apply writes w into the Secret. It removes the data that the binding has written before and that
+// w lacks. Data that others have added stays. apply fails with a conflict if the Secret has changed
+// since it was read.
 func (s *store) apply(ctx context.Context, secret *secretRead, w written) error {
 	if err := s.claim(ctx, secret, w); err != nil {
 		return err
@@ -178,8 +182,8 @@ func (s *store) apply(ctx context.Context, secret *secretRead, w written) error 
 }
 
 // claim prepares for a server-side apply that leaves out data keys of the Secret. An apply removes
-// only fields that an earlier apply has set, and the Secret was created without apply. So claim
-// marks the fields that the binding has written as applied.
+// only fields that an earlier apply has set, but the Secret was created without apply. So claim
+// changes the record of managed fields as if an apply had set the binding's fields.
 func (s *store) claim(ctx context.Context, secret *secretRead, w written) error {
 	surplus := func(key string) bool { _, stays := w.data[key]; return !stays }
 	if !slices.ContainsFunc(secret.ours(), surplus) {
@@ -209,8 +213,8 @@ func (s *store) withdraw(ctx context.Context, secret *secretRead) error {
 	return s.apply(ctx, secret, w)
 }
 
-// remove deletes the Secret. If the Secret was adopted, or others have added data, it removes only
-// the content that the binding has written. An immutable Secret is always deleted.
+// remove deletes the Secret, or only the content that the binding has written. A Secret stays if it
+// was adopted, or if others have added data. But an immutable Secret is always deleted.
 func (s *store) remove(ctx context.Context) error {
 	found := &corev1.Secret{}
 	if err := s.client.Get(ctx, s.key, found); apierrors.IsNotFound(err) {

@@ -48,8 +48,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// hang makes requests for tokens wait until their context ends. The channel gets a value when a
-// request begins.
+// hang stops the server's answers. Each request for a token then waits until its context ends. The
+// channel gets a value when a request begins.
 func (s *tokenServer) hang() (asked <-chan struct{}) {
 	began := make(chan struct{}, 1)
 	s.wait = func(ctx context.Context) {

@@ -271,8 +271,8 @@ type tokenServer struct {
 	revoked map[string]bool
 	down    error
 	behind  time.Duration         // how far the server's clock is behind
-	life    time.Duration         // life of its tokens; zero for the duration in the identity
-	wait    func(context.Context) // called in place of an answer; may be nil
+	life    time.Duration         // token lifetime; if zero, the identity's spec.duration applies
+	wait    func(context.Context) // called instead of making a token; may be nil
 
 	requests []auth.ProofRequest
 	accounts []auth.Account

@@ -44,7 +44,7 @@ type pull struct {
 	source.Call
 
 	storage objectstore.Storage
-	reader  string             // identifies the login and the connection
+	reader  string             // identifies this fetch's login and connection; made by func reader
 	old     *v1alpha1.Artifact // the artifact in the status; nil for none
 }
 
@@ -75,8 +75,12 @@ func (k kind) pull(
 	return artifact, nil
 }
 
-// run lists the bucket. It keeps the old artifact if the store still has it, and the list and the
-// reader are the same. Otherwise, it stores a new artifact.
+// run lists the bucket. It keeps the old artifact if all of these are true:
+//   - The store still has the artifact.
+//   - The source and the list of objects have not changed.
+//   - The login and the connection have not changed.
+//
+// Otherwise, run stores a new artifact.
 func (f pull) run(ctx context.Context) (*v1alpha1.Artifact, error) {
 	index, err := objectstore.List(ctx, f.storage, f.source, objectstore.Options{
 		Reader: f.reader, Prefix: f.prefix, Ignore: f.ignore, MaxBytes: f.maxSize,
@@ -102,8 +106,8 @@ func (f pull) run(ctx context.Context) (*v1alpha1.Artifact, error) {
 	return artifact, f.artifacts.Annotate(ctx, f.Owner, artifact, index.Encode)
 }
 
-// continues reports whether the old artifact and the index were read by the same identity and over
-// the same kind of connection.
+// continues reports whether the index that is stored with the old artifact has the same source,
+// login and connection as the new index.
 func (f pull) continues(index *objectstore.Index) bool {
 	note, err := f.artifacts.Store.Note(f.Owner, f.old.Digest)
 	if err != nil {
@@ -165,9 +169,9 @@ func nameLimit(err error) error {
 	return err
 }
 
-// reader returns a text that identifies the login and the connection by which objects are read. It
-// includes the connection, because anybody may have changed content that came by plain HTTP or
-// through a proxy. Such content is not reused over another connection. A renewed session or
+// reader returns a text that identifies the login and the connection by which objects are read.
+// Anybody may have changed content that came by plain HTTP or through a proxy. Such content must
+// not be reused over another connection, so the text includes the connection. A renewed session or
 // password does not change the text.
 func reader(identity spec.Identity, login access.Login) string {
 	reader := fmt.Sprintf("%q %t %q %q", identity.STSEndpoint, identity.Insecure, identity.CertSecretName, identity.ProxySecretName)

@@ -23,8 +23,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestLentIdentityStaysAtTheCloud checks that a lent identity is never used at a host outside the
-// cloud, even if the administrator allows the host. A tenant's own identity may be used there.
+// TestLentIdentityStaysAtTheCloud checks that a lent identity is used only at hosts of the cloud.
+// It must not be used at another host that the administrator allows. A tenant's own identity may be
+// used there.
 func TestLentIdentityStaysAtTheCloud(t *testing.T) {
 	tenant, err := auth.ServiceAccount("tenant-a", "reader")
 	must.Succeed(t, err)
@@ -70,8 +71,9 @@ func (listed) Open(context.Context, buckets.Request) (objectstore.Storage, error
 	return nil, errors.New("nothing is opened before it is decided")
 }
 
-// TestBearerTokensAreNotShown checks that a bucket's connection never adds the cloud's token to
-// requests. The service's client sends the token itself.
+// TestBearerTokensAreNotShown checks that the credential in the login for a bucket has no bearer
+// token. Even if it had one, the connection must not add it to requests. Only the client of the
+// cloud's service sends the token.
 func TestBearerTokensAreNotShown(t *testing.T) {
 	secret, ends := auth.NewSecret("a.jwt"), time.Now().Add(time.Hour)
 	subject, err := auth.ServiceAccount("tenant-a", "reader")

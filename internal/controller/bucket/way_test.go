@@ -34,8 +34,8 @@ func (o opening) Open(ctx context.Context, r buckets.Request) (objectstore.Stora
 	return o(ctx, r)
 }
 
-// TestClientsTakeTheWayOfTheTenant checks that the clients of all clouds use only the proxy and the
-// certificate authorities that the tenant named. The token exchange must use the proxy too.
+// TestClientsTakeTheWayOfTheTenant checks the clients of all clouds. They must use only the proxy
+// and the certificate authorities that the tenant named. The token exchange must use the proxy too.
 func TestClientsTakeTheWayOfTheTenant(t *testing.T) {
 	const host, proxyHost = "store.example.com", "proxy.example.com:3128"
 	for provider, c := range map[string]struct {

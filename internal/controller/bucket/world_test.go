@@ -146,8 +146,8 @@ func (s signing) Open(_ context.Context, r buckets.Request) (objectstore.Storage
 	return s3.New(options)
 }
 
-// service serves the buckets. The owner of the key that signs a request may read the bucket with
-// the owner's name. Everybody may read the bucket "public".
+// service serves the buckets. The key that signs a request identifies a user. Each user may read
+// the bucket of the same name. Everybody may read the bucket "public".
 type service struct {
 	cloud   *controllertest.Cloud
 	network *controllertest.Network
@@ -201,7 +201,9 @@ func refuse(w http.ResponseWriter, status int, code string) {
 	_, _ = fmt.Fprintf(w, `<Error><Code>%s</Code><Message>s3cret</Message></Error>`, code)
 }
 
-// user returns who signed the request: the last part of a role's name, a user, or an empty text.
+// user returns who signed the request. If a role signed it, this is the role's name without the
+// prefix "role/". Otherwise, it is the key ID without the prefix "USER". For an unsigned request,
+// user returns "".
 func (s *service) user(r *http.Request) string {
 	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
 	key, _, _ := strings.Cut(rest, "/")

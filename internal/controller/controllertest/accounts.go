@@ -12,8 +12,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Accounts are fake ServiceAccounts and WorkloadIdentities, without an API server. Subscribers are
-// called after changes and deletions. The zero value has no accounts.
+// Accounts is a fake [auth.Accounts] without an API server. It has accounts for ServiceAccounts and
+// other subjects. Subscribers are called after changes and deletions. The zero value has no
+// accounts.
 type Accounts struct {
 	mu          sync.Mutex // guards the fields below
 	known       map[auth.Subject]auth.Account
@@ -29,7 +30,7 @@ func (a *Accounts) Put(t *testing.T, namespace, name, uid string, attributes map
 	a.PutSubject(subjectOf(t, namespace, name), uid, attributes)
 }
 
-// PutSubject makes or changes the account of any subject.
+// PutSubject makes or changes the account of a subject of any kind.
 func (a *Accounts) PutSubject(subject auth.Subject, uid string, attributes map[string]string) {
 	a.mu.Lock()
 	if a.known == nil {

@@ -47,7 +47,7 @@ func CaseOf[O kinds.Tenant](w *World[O], o O) *Case[O] {
 	}
 	if _, ok := any(o).(kinds.Keeper); ok {
 		artifact := func(o O) *v1alpha1.Artifact { return any(o).(kinds.Keeper).GetArtifactStatus().Artifact }
-		// The store has artifacts of this object only.
+		// The store has only this object's artifacts, so it is empty if none is kept.
 		c.Kept = func() bool { return w.Shared.Artifacts.Store.Size() > 0 }
 		c.Forge = func(o O) { artifact(o).Path, artifact(o).Digest = "another", "sha256:another" }
 		c.Offers = func(o O) string {

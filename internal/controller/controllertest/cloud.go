@@ -23,7 +23,7 @@ type Cloud struct {
 	holders   map[string]string // ID of a session -> role
 	down      error
 	hanging   chan struct{} // gets a value when an exchange hangs; nil if exchanges do not hang
-	issued    auth.Token    // returned in place of sessions; nil for none
+	issued    auth.Token    // token that exchanges return; if nil, each returns a new Session
 	exchanges []Exchange
 }
 

@@ -31,7 +31,7 @@ type Network struct {
 	Addresses map[string]string
 	// Roots are the authorities of the hosts' certificates.
 	Roots *x509.CertPool
-	// CA is the certificate of one of these authorities, in PEM.
+	// CA is the certificate of one of the authorities in Roots, in PEM.
 	CA string
 
 	mu     sync.Mutex // guards dialed

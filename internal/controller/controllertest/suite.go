@@ -43,13 +43,13 @@ type Case[O object.Object] struct {
 	Hang func() (asked <-chan struct{})
 	// Revoke takes the object's identity away, as an administrator or a terminating namespace does.
 	Revoke func()
-	// Grant gives the identity back.
+	// Grant undoes Revoke: the object has its identity again.
 	Grant func()
 	// Exclude changes a spec so that it names two identities which exclude each other.
 	Exclude func(O)
 	// Forge writes false results into the status.
 	Forge func(O)
-	// Offers returns the results in the status that other programs read. It leaves out times.
+	// Offers formats the results that other programs read from the status. It leaves out times.
 	Offers func(O) string
 	// Kept reports whether data of the object is stored outside of the object, such as an artifact.
 	// Nil if the kind stores no such data.
@@ -87,7 +87,8 @@ type Line[O object.Object] struct {
 	// Applies reports whether the rule applies to the kind of a case. Nil if the rule applies to
 	// all kinds.
 	Applies func(*Case[O]) bool
-	// Check reports an error to tb if the kind of the case breaks the rule.
+	// Check tests whether the kind of c.Object follows this Line's rule. If the kind breaks the
+	// rule, Check reports an error to tb.
 	Check func(tb testing.TB, c *Case[O])
 }
 
@@ -111,14 +112,15 @@ func Lines[O object.Object]() []Line[O] {
 	}
 }
 
-// isTenant reports whether the kind has the common fields of the spec, such as spec.suspend.
+// isTenant reports whether the kind implements [kinds.Tenant]. Its spec then has fields such as
+// spec.suspend and spec.timeout.
 func isTenant[O object.Object](c *Case[O]) bool {
 	_, ok := any(c.Object).(kinds.Tenant)
 	return ok
 }
 
 // namesIdentities reports whether a spec of the kind can name a WorkloadIdentity. This is so for
-// every kind with the common fields of the spec. Cases of such a kind must have NameIdentity.
+// every kind that implements [kinds.Tenant]. Cases of such a kind must have NameIdentity.
 func namesIdentities[O object.Object](c *Case[O]) bool {
 	return c.NameIdentity != nil || isTenant(c)
 }
@@ -213,8 +215,9 @@ func timeout[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// finalizer checks that an object has the finalizer if its kind stores data outside of objects, and
-// that it has no finalizer otherwise. A deleted object must leave nothing behind.
+// finalizer checks whether an object has the finalizer. An object must have it if its kind stores
+// data elsewhere, such as an artifact. Objects of other kinds must have no finalizer. A deleted
+// object must leave nothing behind.
 func finalizer[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	o := c.succeed(tb)
@@ -236,8 +239,8 @@ func identityDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	c.reconcileGone(tb)
 }
 
-// objectDeletedFirst deletes an object, and then its identity. Nothing of the object must come
-// back.
+// objectDeletedFirst deletes an object, and then its identity. Afterwards, neither the object nor
+// its stored data may exist.
 func objectDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.succeed(tb)
@@ -247,8 +250,9 @@ func objectDeletedFirst[O object.Object](tb testing.TB, c *Case[O]) {
 	c.reconcileGone(tb)
 }
 
-// renewal sets the annotation that requests new tokens of a WorkloadIdentity. The kind must get one
-// more credential and remove this annotation. Other annotations must stay.
+// renewal makes the object name a WorkloadIdentity. It then sets an annotation of the object, which
+// requests a new token of that identity. The kind must get one more credential for the object, and
+// remove this annotation. Other annotations must stay.
 func renewal[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.edit(tb, c.NameIdentity)
@@ -292,8 +296,8 @@ func exclusions[O object.Object](tb testing.TB, c *Case[O]) {
 }
 
 // failureMemory makes several attempts fail. The pauses between the attempts must grow. A request
-// to reconcile must end the pause. With an AWS identity that is lent to the namespace, such a
-// request must not end the pause.
+// to reconcile must end the pause if the identity is the tenant's own. If the identity is lent to
+// the namespace, the pause must continue.
 func failureMemory[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.Fail(true)
@@ -351,7 +355,7 @@ func restart[O object.Object](tb testing.TB, c *Case[O]) {
 	}
 }
 
-// patience is the time that the suite waits for events that must happen at once.
+// patience is the longest time that the suite waits for an event that must happen promptly.
 const patience = 5 * time.Second
 
 func within(tb testing.TB, happened <-chan struct{}, what string) bool {

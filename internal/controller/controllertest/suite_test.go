@@ -25,15 +25,17 @@ import (
 type image = *v1alpha1.ImageRepository
 
 // toy is a kind that remembers the objects for which it got a credential. The field broken names
-// the rule of the conformance suite that the kind breaks, and is empty for a correct kind.
+// the rule of the conformance suite that the kind breaks. In a correct kind, this field is empty.
 type toy struct {
 	tenant.Toolkit[image]
 
 	w      *controllertest.World[image]
 	broken string
 	kept   *sync.Map // UIDs of objects; simulates a store that outlives the process
-	found  int       // number of successes in this process
-	tokens sync.Map  // UID -> login; a correct kind does not keep logins
+	found  int       // how often Act has succeeded in this process
+	// tokens has the last login of each object, by the object's UID. A login is used again only if
+	// broken is "identity revoked".
+	tokens sync.Map
 }
 
 func (k *toy) View(o image) object.View {
@@ -99,7 +101,9 @@ func (k *toy) Act(ctx context.Context, o image, plan string, call access.Call) (
 		o.Status.LastScanResult.ScanTime = metav1.Now()
 		o.Status.LastScanResult.TagCount = k.found
 	case "restart":
-		o.Status.LastScanResult.Revision = fmt.Sprintf("%p", k) // changes at every restart
+		// Use the memory address of the kind as the revision. Every restart makes a new toy at
+		// another address, so the revision changes.
+		o.Status.LastScanResult.Revision = fmt.Sprintf("%p", k)
 	}
 	return "", nil
 }
@@ -119,8 +123,8 @@ func (k *toy) Finalize(ctx context.Context, o image) error {
 
 func (*toy) Explain(error) (object.Failure, bool) { return object.Failure{}, false }
 
-// newToy makes a case of a toy that breaks the rule with the given name, or no rule if the name is
-// empty.
+// newToy makes a case whose kind is a toy. The argument broken is the name of the rule that the toy
+// breaks. If broken is empty, the toy breaks no rule.
 func newToy(t *testing.T, broken string) *controllertest.Case[image] {
 	t.Helper()
 	w := controllertest.New[image](t, "cloud.example.com", store.Options{})
@@ -148,8 +152,8 @@ func newToy(t *testing.T, broken string) *controllertest.Case[image] {
 	return c
 }
 
-// TestRun runs the suite for a kind that follows all rules. It also checks, for each rule, that the
-// suite reports an error for a kind that breaks the rule.
+// TestRun runs the suite for a kind that follows all rules. For each rule, it then checks a kind
+// that breaks the rule. The suite must report an error.
 func TestRun(t *testing.T) {
 	controllertest.Run(t, func(t *testing.T) *controllertest.Case[image] { t.Helper(); return newToy(t, "") })
 	for _, line := range controllertest.Lines[image]() {

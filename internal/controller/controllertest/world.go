@@ -1,5 +1,5 @@
-// Package controllertest has the test code that the tests of all reconcilers share. A [World] has a
-// fake API server, a store and a fake cloud. It checks the rules for all objects after each
+// Package controllertest has the code that the tests of all reconcilers share. A [World] has a fake
+// API server, a store and a fake cloud. It checks the rules for all objects after each
 // reconciliation. A [Network] has fake hosts. No program imports the package.
 package controllertest
 
@@ -48,9 +48,9 @@ type World[O object.Object] struct {
 	Writes *Writes
 	// Events has the events that the reconciler recorded.
 	Events *events.FakeRecorder
-	// Cloud is the provider aws.
+	// Cloud is a fake cloud, the provider with the name aws.
 	Cloud *Cloud
-	// Accounts are the ServiceAccounts that get tokens.
+	// Accounts has the ServiceAccounts and other subjects that get tokens.
 	Accounts *Accounts
 	// Shared and Access are the dependencies of the reconciler.
 	Shared *source.Shared
@@ -61,7 +61,7 @@ type World[O object.Object] struct {
 	Elected chan struct{}
 	// Reconciler is the reconciler that [World.Start] or [World.Restart] made last.
 	Reconciler reconcile.Reconciler
-	// Index is the index function for dependencies; nil for no index.
+	// Index returns an object's keys in Kube's index "dependencies"; nil if no object has keys.
 	Index client.IndexerFunc
 
 	options store.Options

@@ -52,8 +52,8 @@ func (p *Publisher) Publish(ctx context.Context, s Source, offer Offer) error {
 }
 
 // Withdraw deletes the source's ExternalArtifact. It does nothing if the ExternalArtifact does not
-// exist or belongs to somebody else. The error is an *Error if the controller may not read
-// ExternalArtifacts, otherwise an error of the API server.
+// exist or belongs to somebody else. The error is an *Error if the controller may not read or
+// delete ExternalArtifacts. Other errors are from the API server.
 func (p *Publisher) Withdraw(ctx context.Context, s Source) error {
 	return persist(func() error { return p.withdraw(ctx, s) })
 }
@@ -133,9 +133,9 @@ func (p *Publisher) withdraw(ctx context.Context, s Source) error {
 	return s.left(explain(s, client.IgnoreNotFound(err)))
 }
 
-// left sets the Fix of an *Error for [Publisher.Withdraw]; it returns other errors unchanged. The
-// usual advice, to set spec.externalArtifact to false, does not help when an ExternalArtifact
-// cannot be deleted.
+// left replaces the Fix of an *Error of [Publisher.Withdraw], after which an ExternalArtifact may
+// be left. The new Fix says how to remove it. The usual Fix, to set spec.externalArtifact to false,
+// does not help: Withdraw is called when it is false. left returns other errors unchanged.
 func (s Source) left(err error) error {
 	if refused, ok := errors.AsType[*Error](err); ok {
 		refused.Fix = "have the administrator set flux.externalArtifacts in the Helm chart until it is gone, or delete ExternalArtifact " +
@@ -156,7 +156,7 @@ func explain(s Source, err error) error {
 	case err == nil || apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
 		return err
 	case apimeta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		// If the kind was removed, the API server answers "not found".
+		// After the CustomResourceDefinition was removed, the API server answers "not found".
 		return &Error{
 			Reason: meta.ReasonExternalArtifactUnavailable,
 			Fix:    "install Flux 2.7 or newer, or set spec.externalArtifact to false",

@@ -208,7 +208,7 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	}
 	wrote("success again", "patch status", Offer{Artifact: bare})
 
-	// Publish corrects the changes of somebody else.
+	// Publish restores the fields that somebody else has changed.
 	o := w.get()
 	o.Object["spec"] = map[string]any{"sourceRef": map[string]any{"kind": "GitRepository", "name": "other", "namespace": "tenant-b"}}
 	o.SetLabels(map[string]string{"team": "a"})
@@ -225,7 +225,8 @@ func TestOnlyDifferencesAreWritten(t *testing.T) {
 	}
 }
 
-// foreign returns ExternalArtifacts of the source's name that belong to somebody else.
+// foreign returns functions that change the source's ExternalArtifact so that the source no longer
+// owns it.
 func foreign() map[string]func(*unstructured.Unstructured) {
 	owner := func(change func(*metav1.OwnerReference)) func(*unstructured.Unstructured) {
 		return func(o *unstructured.Unstructured) {

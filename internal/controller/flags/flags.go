@@ -41,7 +41,8 @@ type Flags struct {
 	// ArtifactNamespaceMaxSize is the largest size of one namespace's artifacts in the store, in
 	// bytes; 0 means that only ArtifactStoreMaxSize bounds them.
 	ArtifactNamespaceMaxSize int64
-	// ArtifactMaxDecompressedSize is the largest size of one artifact in bytes.
+	// ArtifactMaxDecompressedSize is a limit in bytes for each artifact. Neither the transferred
+	// size nor the unpacked size may exceed it.
 	ArtifactMaxDecompressedSize int64
 
 	// ProfileAddress is the loopback address on which profiles (pprof) are served; empty to serve
@@ -83,14 +84,14 @@ type Flags struct {
 	// server issues SVIDs only if this configuration has no Endpoint.
 	SPIFFEBroker broker.Config
 	// AWSIdentities lets objects name AWS identities. If AWSIdentities is true, the controller's
-	// own identity at AWS is lent only to namespaces that both ControllerIdentityNamespaces and the
-	// AWSClusterControllerIdentity admit.
+	// own identity at AWS needs two grants to be used in a namespace. One is in
+	// ControllerIdentityNamespaces, the other in the AWSClusterControllerIdentity.
 	AWSIdentities bool
 	// IdentitySecretNamespace is the namespace of the static keys of AWS identities. Empty: no static
 	// keys are read, and objects whose identity needs them are refused.
 	IdentitySecretNamespace string
-	// IdentitiesAtHub: the cluster's WorkloadIdentities are in another cluster, so objects with
-	// workloadIdentityName are refused.
+	// IdentitiesAtHub says that the WorkloadIdentities are in another cluster, the hub. Objects
+	// with workloadIdentityName are then refused.
 	IdentitiesAtHub bool
 	// FeatureGates switch features on and off.
 	FeatureGates Gates
@@ -106,8 +107,8 @@ type Flags struct {
 	// is the private address ranges. Hosts in AllowedEndpointHosts and the clouds' own hosts are
 	// exempt.
 	DenyCIDRs endpoint.CIDRs
-	// AWSRegion is the default region of AWS STS. It is not used for an endpoint with its own
-	// region, or for a registry or bucket outside the partition of AWSRegion. It is also the region
+	// AWSRegion is the default region of AWS STS. An STS endpoint with its own region overrides it.
+	// So does a registry or bucket outside the partition of AWSRegion. AWSRegion is also the region
 	// of Buckets that name neither region nor endpoint. Empty for no default.
 	AWSRegion string
 }
@@ -267,8 +268,8 @@ func (s *size) Set(text string) error {
 	return nil
 }
 
-// String is the quantity in Kubernetes' notation.
+// String returns the quantity in Kubernetes' notation.
 func (s *size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
 
-// Type is the value's name in the help.
+// Type returns the name that the help shows for the flag's value.
 func (s *size) Type() string { return "bytes" }

@@ -41,5 +41,5 @@ func (g *Gates) String() string {
 	return objectLevel + "=" + strconv.FormatBool(g.ObjectLevelWorkloadIdentity)
 }
 
-// Type is the value's name in the help.
+// Type returns the name that the help shows for the flag's value.
 func (*Gates) Type() string { return "gates" }

@@ -107,7 +107,7 @@ func TestRefusals(t *testing.T) {
 		reason  string
 		message string
 		stalled bool
-		quiet   bool // no page of tags may be served
+		quiet   bool // true if the registry must serve no tags
 	}{
 		"another tenant's repository": {
 			edit:   func(o *v1alpha1.ImageRepository) { o.Spec.Image = cloudHost + "/tenant-b/app" },

@@ -16,23 +16,23 @@ const (
 )
 
 // rewordPause is the least time between two status writes if only messages have changed. Remote
-// servers control some of the text, so such writes are limited: each write stays in the cluster's
-// database for minutes.
+// servers control some of the text, so they could cause many writes. Each write stays in the
+// cluster's database for minutes.
 const rewordPause = time.Minute
 
 // failures counts each object's consecutive failures, and remembers the last write of its status.
 // The work queue's own counter is not used: it would count a tenant's mistakes as errors of the
 // controller.
 type failures struct {
-	mu   sync.Mutex // guards past
+	mu   sync.Mutex // guards the field past
 	past map[client.ObjectKey]past
 }
 
 type past struct {
 	failed  int       // number of consecutive failures
 	written time.Time // time of the last status write; zero if none since the start
-	version string    // the object's resourceVersion after that write; empty if none
-	doubt   bool      // a later write has begun, and its result is unknown
+	version string    // resourceVersion after the last status write; empty if none since the start
+	doubt   bool      // true after a status write has begun, until a status write succeeds
 }
 
 // next counts another failure and returns the pause after it. The pause is twice the previous
@@ -57,8 +57,8 @@ func (f *failures) reset(object client.ObjectKey) {
 	f.change(object, func(p *past) { p.failed = 0 })
 }
 
-// writing records that a status write begins. The API server may carry out a write even if the
-// request is cut off, so the result is unknown until wrote is called.
+// writing records that a status write begins. The result of the write is unknown until
+// [failures.wrote] is called. The API server may carry out a write even if the request is cut off.
 func (f *failures) writing(object client.ObjectKey) {
 	f.change(object, func(p *past) { p.doubt = true })
 }

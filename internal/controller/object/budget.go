@@ -14,8 +14,8 @@ type spender struct {
 	uid                   types.UID
 }
 
-// rate limits actions: it allows a burst of actions, and then one more action per period. The field
-// number is the size of the burst, and the field every is the length of the period.
+// rate limits actions. It allows a burst of actions, and then one more action per period. The field
+// number is the size of the burst. The field every is the length of the period.
 type rate struct {
 	number int
 	every  time.Duration
@@ -40,7 +40,7 @@ func (b *budget) delays(object spender, perObject, perNamespace rate) (ofObject,
 }
 
 // spend subtracts the cost of an action from the budgets of the object and of its namespace. The
-// cost may be more than a budget has left; this makes the delay longer.
+// cost may be more than a budget has left. The next action then has to wait longer.
 func (b *budget) spend(object spender, cost int, perObject, perNamespace rate) {
 	now := time.Now()
 	b.mu.Lock()

@@ -31,8 +31,9 @@ type Dependency struct {
 	Namespace string
 	// Name is the dependency's name.
 	Name string
-	// UsedIn limits the effect of a change to the dependents in this namespace, and to
-	// cluster-scoped dependents. Empty: all dependents are affected.
+	// UsedIn is a namespace, or empty. If it is set, a change of the dependency affects only
+	// dependents in this namespace and cluster-scoped dependents. If it is empty, a change affects
+	// all dependents.
 	UsedIn string
 }
 
@@ -41,16 +42,16 @@ func DependencyOn(subject auth.Subject) Dependency {
 	return Dependency{Kind: string(subject.Kind()), Namespace: subject.Namespace(), Name: subject.Name()}
 }
 
-// Dependencies reports changes of the dependencies of objects.
+// Dependencies says how the [Reconciler] learns that a dependency was created, changed or deleted.
 type Dependencies struct {
 	// Created has the kinds of dependencies that can be created later than the objects that depend
 	// on them. It maps each kind to an empty object of that kind. The [Reconciler] watches the
-	// metadata of the kind. When a dependency is created, the [Reconciler] wakes the objects that
-	// depend on it.
+	// metadata of these kinds. When a dependency is created, the [Reconciler] wakes its dependents.
 	Created map[string]client.Object
 	// Subscribe registers a function that is called after a dependency was changed or deleted. The
-	// function must return at once. Code that caches tokens must have subscribed earlier, so that
-	// it learns of the change before an object is reconciled. Required.
+	// function must return at once. If the program has a token cache, subscribe the cache before
+	// the [Reconciler] calls Subscribe. The cache then learns of a change before the objects that
+	// depend on it are reconciled. The field Subscribe is required.
 	Subscribe func(changed func(Dependency))
 }
 
@@ -62,7 +63,7 @@ func (d Dependency) key() string { return d.Kind + "/" + d.Namespace + "/" + d.N
 // dependencies returns the keys of the object's dependencies.
 func (r *Reconciler[O, P]) dependencies(o client.Object) []string {
 	var keys []string
-	for _, d := range r.kind.View(o.(O)).DependsOn { // the index has only objects of this kind
+	for _, d := range r.kind.View(o.(O)).DependsOn { // the index has only objects of type O
 		keys = append(keys, d.key())
 	}
 	return keys
@@ -95,7 +96,7 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 // startWithin returns how long an object that exists when the controller starts may wait for its
 // first reconciliation.
 func (r *Reconciler[O, P]) startWithin(e event.CreateEvent) time.Duration {
-	o := e.Object.(O) // the watch has only objects of this kind
+	o := e.Object.(O) // the watch has only objects of type O
 	if asked(o) || RenewalRequested(o) {
 		return 0
 	}
@@ -107,10 +108,13 @@ func notCreated() predicate.Predicate {
 	return predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 }
 
-// startCreated queues each object that is new or in the watch's initial list. An object from the
-// initial list may wait for StartWithin, so that thousands of objects do not begin at once after a
-// restart. Creations are left to this one handler. If one handler queued new objects and another
-// queued the initial list, both could miss an object that is created while the handlers are added.
+// startCreated queues each object that is new or in the watch's initial list. A new object is
+// queued at once. An object from the initial list is queued at a random time within the result of
+// startWithin. So thousands of objects do not begin at once after a restart.
+//
+// This handler alone handles creations. An object that is created while handlers are added may be
+// new for some handlers, and in the initial list for others. If one handler queued new objects and
+// another queued the initial list, both could miss that object.
 func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -148,9 +152,9 @@ func requestChanged() predicate.Predicate {
 func createdOnly() predicate.Predicate { return predicate.Not(notCreated()) }
 
 // watchChanges subscribes to changes of dependencies, so that their dependents are reconciled. The
-// controller calls it when this replica begins to reconcile. The subscribed function only puts the
-// dependency into a queue, because other subscribers wait until it returns. The queue holds each
-// dependency at most once, however often it changes. The dependents are looked up later.
+// controller calls watchChanges when this replica begins to reconcile. Other subscribers wait until
+// the subscribed function returns, so it only puts the dependency into a queue. The queue holds
+// each dependency at most once. The dependents are looked up later.
 //
 //nolint:unparam // controller-runtime takes a function that may fail
 func (r *Reconciler[O, P]) watchChanges(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -163,8 +167,8 @@ func (r *Reconciler[O, P]) watchChanges(ctx context.Context, queue workqueue.Typ
 
 // wakeDependents takes changed dependencies from the queue until ctx ends. It ends the work on the
 // objects that depend on them, and queues these objects again. After each dependency,
-// wakeDependents waits nine times as long as it has worked, so it is busy for at most a tenth of
-// the time.
+// wakeDependents pauses for nine times as long as it has worked. So it is busy for at most a tenth
+// of the time.
 func (r *Reconciler[O, P]) wakeDependents(ctx context.Context, changed workqueue.TypedInterface[Dependency], wake func(reconcile.Request)) {
 	for {
 		dependency, ended := changed.Get()
@@ -217,7 +221,7 @@ func Each[O client.Object](ctx context.Context, reader client.Reader, list clien
 		return err
 	}
 	return apimeta.EachListItem(list, func(o runtime.Object) error {
-		show(o.(O)) // the list is of this kind
+		show(o.(O)) // the list has only objects of type O
 		return nil
 	})
 }

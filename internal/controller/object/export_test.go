@@ -48,10 +48,11 @@ func (r *Reconciler[O, P]) WatchChanges(ctx context.Context, queue workqueue.Typ
 	return r.watchChanges(ctx, queue)
 }
 
-// EndOutdatedWork returns the handler of the events that the watch reports for objects.
+// EndOutdatedWork returns the event handler that ends outdated work on changed or deleted objects.
 func (r *Reconciler[O, P]) EndOutdatedWork() handler.EventHandler { return r.endOutdatedWork() }
 
-// StartCreated returns the handler of the creations of objects.
+// StartCreated returns the event handler that queues objects that are new or in the watch's initial
+// list.
 func (r *Reconciler[O, P]) StartCreated() handler.EventHandler { return r.startCreated() }
 
 // UnderWork returns the number of objects that are being worked on.
@@ -61,7 +62,7 @@ func (r *Reconciler[O, P]) UnderWork() int {
 	return len(r.underWork.works)
 }
 
-// DependentsOf returns the handler of new dependencies of a kind.
+// DependentsOf returns a function that maps a dependency of the given kind to its dependents.
 func (r *Reconciler[O, P]) DependentsOf(kind string) handler.MapFunc { return r.dependentsOf(kind) }
 
 // StartWorkers sets the number of workers and the function wake, as the manager does when it

@@ -78,7 +78,8 @@ type ForbiddenError struct {
 	// Verb and Resource are the verb and resource of the missing RBAC rule, such as get and
 	// secrets.
 	Verb, Resource string
-	// Namespace is where the rule is missing; empty for a cluster-scoped resource.
+	// Namespace is the namespace in which the RBAC rule is missing; empty for a cluster-scoped
+	// resource.
 	Namespace string
 }
 

@@ -19,7 +19,7 @@ var (
 	errUnusable = errors.New("unusable")
 )
 
-// odd stands for the method Explain of a kind that has errors of its own.
+// odd plays the part of a kind's method Explain. It explains only errOdd and errUnusable.
 func odd(err error) (Failure, bool) {
 	if errors.Is(err, errUnusable) {
 		return Failure{Reason: "Unusable", AtInterval: true}, true

@@ -17,9 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// A client's own timeout, for example for the headers of an answer, is not reported as
-// spec.timeout, because a longer spec.timeout would not help. In net/http, both timeouts give
-// [context.DeadlineExceeded].
+// A client may have its own timeout, for example for the headers of an answer. This timeout is not
+// reported as spec.timeout, because a longer spec.timeout would not help. In net/http, both
+// timeouts give [context.DeadlineExceeded].
 func TestOwnTimeoutIsToldFromOthers(t *testing.T) {
 	for timeout, passed := range map[time.Duration]bool{30 * time.Minute: false, time.Nanosecond: true} {
 		w := newWorld(t)
@@ -51,8 +51,8 @@ func TestFailuresShowAllTheirCharacters(t *testing.T) {
 	}
 }
 
-// A server whose error text differs in each answer does not cause an event or a write with each
-// answer, however short the interval is.
+// A failing server may answer with a new text each time. The new texts cause no events and few
+// writes, however short the interval is.
 func TestOtherWordsAreNoNews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -203,8 +203,8 @@ func TestEventsAreBounded(t *testing.T) {
 	})
 }
 
-// Unusable content is fetched again at the interval only, because a retry cannot heal it. With a
-// short interval, the longer backoff applies.
+// A retry cannot make unusable content usable. So the object is reconciled again only after its
+// interval, or after the backoff if the backoff is longer.
 func TestWhatDoesNotDoIsLookedForAtTheInterval(t *testing.T) {
 	w := newWorld(t)
 	refused := fmt.Errorf("x: %w", errUnusable)

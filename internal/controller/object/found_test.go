@@ -25,8 +25,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// An object that is created while the watch begins is new for some handlers, and in the initial
-// list for other handlers. The controller reconciles the object in each case.
+// An object may be created while the watch begins. It is then new for some handlers, and in the
+// initial list for other handlers. The controller reconciles the object in each case.
 func TestObjectIsFoundWhileTheWatchBegins(t *testing.T) {
 	const handlers = 3 // handlers that SetupWithManager adds for the kind itself
 	for found := range 1 << handlers {
@@ -73,14 +73,14 @@ func TestObjectIsFoundWhileTheWatchBegins(t *testing.T) {
 }
 
 // beginning is an informer that has one object. If bit i of found is set, handler i gets the object
-// in the initial list, and otherwise as a new object.
+// in the initial list. Otherwise, handler i gets it as a new object.
 type beginning struct {
 	*runtimetest.FakeInformer
 
 	object client.Object
 	found  int
 
-	mu       sync.Mutex // guards the field handlers, and the FakeInformer's handlers
+	mu       sync.Mutex // guards the count below, and the FakeInformer's list of handlers
 	handlers int
 }
 

@@ -290,7 +290,7 @@ func TestSavedBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// saving is a toy that saves a condition of its own.
+// saving is a toy whose Report sets a condition and saves the status.
 type saving struct {
 	*toy
 

@@ -30,21 +30,21 @@ type Kind[O Object, P any] interface {
 	// neither o nor anything at the API server. It must not rely on a rule of the schema: an object
 	// may be older than the rule.
 	Decide(ctx context.Context, o O) (P, error)
-	// Act carries out the plan and changes o's status accordingly, except for conditions. If it
-	// returns an error, it leaves the status as it was. ctx ends with the object's timeout. If Act
-	// found something that an event should announce, news is the event's reason, such as
-	// NewArtifact.
+	// Act carries out the plan and changes o's status accordingly. It must not set the conditions
+	// Ready, Reconciling or Stalled. After an error, an earlier result stays in the status only
+	// while the result is valid. ctx ends with the object's timeout. If Act found something that an
+	// event should announce, news is the event's reason, such as NewArtifact.
 	Act(ctx context.Context, o O, plan P) (news string, err error)
 	// Report is called after every Decide and Act. While the object is suspended, only Report is
 	// called. Report writes the conditions that only this kind has. It may also publish the result
-	// in another object, such as an ExternalArtifact. Report returns the message of the condition
-	// Ready. The message describes the result in the status in a few words, such as "stored
-	// artifact for revision 1.2.0"; it is empty if there is no result.
+	// in another object, such as an ExternalArtifact. The string that Report returns is for the
+	// message of the condition Ready. It describes the result in the status in a few words, such as
+	// "stored artifact for revision 1.2.0". It is empty if the status has no result.
 	Report(ctx context.Context, o O, outcome Outcome) (found string, err error)
-	// Finalize removes the data that is stored outside of an object when the object is being
-	// deleted. The [Reconciler] calls Finalize if the object has the finalizer. After an error the
-	// object stays, and Finalize is tried again. After a Stalled failure, it is tried again only
-	// when a dependency changes.
+	// Finalize removes an object's data that is stored elsewhere, such as an artifact. The
+	// [Reconciler] calls Finalize when an object with the finalizer is being deleted. After an
+	// error the object stays, and Finalize is tried again. After a Stalled failure, it is tried
+	// again only when a dependency changes.
 	Finalize(ctx context.Context, o O) error
 }
 
@@ -70,16 +70,16 @@ type View struct {
 	// Renewable says that Act renews the object's tokens on request ([RenewalRequested]). After Act
 	// has succeeded, the [Reconciler] removes the request.
 	Renewable bool
-	// Interval is the time from a success to the next reconciliation; zero if only a change wakes
-	// the object. The [Reconciler] calls View again after Act, because Act may change the interval.
+	// Interval is the time from a success to the next reconciliation. If it is zero, only a change
+	// wakes the object. The [Reconciler] calls View again after Act, because Act may change the
+	// interval.
 	Interval time.Duration
 	// RetryWithin is the longest pause after a failure. The pause doubles up to this bound. Zero
 	// means two minutes.
 	RetryWithin time.Duration
 	// StartWithin spreads the first reconciliation of objects that exist when the controller
 	// starts. Such an object is reconciled within this time, or when it changes. Zero means at
-	// once. An object with a change or a request that was not handled yet is always reconciled at
-	// once.
+	// once. An object with an unhandled change or request is always reconciled at once.
 	StartWithin time.Duration
 	// Timeout bounds Act. It is at most [MaxTimeout]; nil means a minute.
 	Timeout *metav1.Duration
@@ -106,8 +106,7 @@ type Outcome struct {
 	Refused bool
 	// Suspended says that neither Decide nor Act was called, because spec.suspend is true.
 	Suspended bool
-	// Save writes the current status, so that a controller that is killed in the next moment finds
-	// the status after its restart.
+	// Save writes the current status now. If the controller is then killed, the status is not lost.
 	Save func(ctx context.Context) error
 }
 
@@ -115,10 +114,13 @@ type Outcome struct {
 func (o Outcome) Fulfilled() bool { return o.Reason == "" && !o.Suspended }
 
 // RetryNow reports whether the cause of the object's failure may have been fixed since the last
-// attempt: by a change, by a request, or by a new account.
+// attempt. This is so in three cases:
+//   - The object has changed.
+//   - There is a new request to reconcile it.
+//   - The last attempt failed with [auth.CodeSubjectNotFound], and the subject may exist now.
 func RetryNow(o Object) bool {
 	status := o.GetStatus()
-	// The creation of an account wakes the object that waits for it, so the account may exist now.
+	// If the subject did not exist, its creation may have woken the object.
 	waits := ready(status).Reason == string(auth.CodeSubjectNotFound)
 	return status.ObservedGeneration > 0 && (asked(o) || waits)
 }

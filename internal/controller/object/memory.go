@@ -7,9 +7,9 @@ import (
 )
 
 // Remember is a ByObject.Transform for a manager's cache. It removes metadata that the cache does
-// not need, and whose size no schema limits: labels, owners, managed fields, and annotations that
-// are not requests to the controller. The controller's patches contain only differences, so they do
-// not remove this metadata from the object itself.
+// not need, and whose size no schema limits: labels, owners, managed fields and annotations. Only
+// annotations with requests to the controller stay. The controller's patches contain only
+// differences, so the object itself keeps all its metadata.
 func Remember(object any) (any, error) {
 	o, ok := object.(client.Object)
 	if !ok {

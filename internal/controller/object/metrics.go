@@ -19,9 +19,10 @@ type state struct{ kind, namespace, ready, reason string }
 //
 // The metric has a series for each combination of kind, namespace, status and reason that some
 // object has. So there are never more series than objects. The number of reasons (docs/errors.md)
-// limits the series of a namespace, however many objects a tenant makes. The objects are counted at
-// each scrape until ctx ends. Only the replica that reconciles has the metric, so that the values
-// of all replicas can be added up.
+// limits the series of a namespace, however many objects a tenant makes.
+//
+// The objects are counted at each scrape until ctx ends. Only the replica that reconciles has the
+// metric, so the values of all replicas can be added up.
 func NewMetrics(ctx context.Context, shared *Shared) prometheus.Collector {
 	return &objectMetrics{
 		ctx:    ctx,

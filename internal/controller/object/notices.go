@@ -2,8 +2,8 @@ package object
 
 import "time"
 
-// Bounds of the events of objects. An event stays in the cluster's database for an hour. A server
-// from which an object fetches can cause many events by failing in different ways. The conditions
+// Bounds of the events of objects. A server from which an object fetches can cause many events by
+// failing in different ways. The cluster's database stores each event for an hour. The conditions
 // show a failure even without an event.
 const (
 	objectNotices        = 10 // largest burst of events of one object
@@ -12,7 +12,8 @@ const (
 	namespaceNoticeEvery = 10 * time.Second
 )
 
-// notices limits the events of objects. The zero value is ready for use.
+// notices limits how many events are made for each object and in each namespace. The zero value is
+// ready for use.
 type notices struct{ budget }
 
 // take reports whether another event of the object may be made. If it may, take counts the event.

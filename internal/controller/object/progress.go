@@ -8,13 +8,14 @@ import (
 )
 
 // progressAfter is the time after which the status of a new generation says that work is in
-// progress. Most work takes less time, so it costs one write instead of two. Before that time,
+// progress. Most work takes less time, and needs only one status write. Until then,
 // observedGeneration tells kstatus that the object is in progress.
 const progressAfter = time.Second
 
-// showProgress writes to the status that work on a new generation is in progress, if the work takes
-// longer than progressAfter. The caller must call ended() when the work is done, and must not
-// write the object before that call. The kind may change t.o meanwhile.
+// showProgress starts a timer for the work on a new generation. If the work takes longer than
+// progressAfter, the timer writes to the status that the work is in progress. When the work is
+// done, the caller must call ended(). Before that call, the caller must not write the object. While
+// the work runs, the kind's Act may change t.o. So the timer writes a copy of t.before.
 func (r *Reconciler[O, P]) showProgress(ctx context.Context, t *turn[O, P]) (ended func()) {
 	if !t.isNew {
 		return func() {}
@@ -27,8 +28,8 @@ func (r *Reconciler[O, P]) showProgress(ctx context.Context, t *turn[O, P]) (end
 			return
 		}
 		if err := <-written; err != nil {
-			// This error is only logged: after a conflict, the write of the work's result fails
-			// too.
+			// Only log the error. After a conflict, the write of the result fails too, and the
+			// object is reconciled again.
 			log.FromContext(ctx).Info("progress was not written", "cause", err.Error())
 			return
 		}

@@ -34,12 +34,16 @@ type Shared struct {
 	Metrics Metrics
 	// Elected is closed when this replica begins to reconcile.
 	Elected <-chan struct{}
-	// Dependencies reports changes of the dependencies of objects.
+	// Dependencies says how the reconcilers learn that a dependency was created, changed or
+	// deleted.
 	Dependencies Dependencies
 
-	notices notices                                                  // for objects of all kinds
-	writes  writes                                                   // for objects of all kinds
-	counts  []func(ctx context.Context, objects map[state]int) error // one per kind; fixed before the manager starts
+	// notices limits the events of the objects of all kinds.
+	notices notices
+	// writes limits the status writes of the objects of all kinds.
+	writes writes
+	// counts has one function per kind. It does not change after the manager starts.
+	counts []func(ctx context.Context, objects map[state]int) error
 }
 
 // Metrics has metrics of single objects; *cache.Cache implements it.
@@ -100,7 +104,7 @@ func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request)
 	defer end()
 	result, err := r.reconcile(ctx, req)
 	if superseded(ctx) {
-		return reconcile.Result{}, nil // the object was queued again when its work was ended
+		return reconcile.Result{}, nil // the code that ended the work also queued the object again
 	}
 	return result, err
 }
@@ -167,8 +171,8 @@ func (r *Reconciler[O, P]) decide(ctx context.Context, t *turn[O, P]) error {
 }
 
 // act lets the kind carry out the plan, if there is one. If the controller ends while Act runs, no
-// status is written. If Act has stored an artifact by then, the artifact is found again later, or
-// collected as garbage.
+// status is written. An artifact that Act has already stored is found again later, or collected as
+// garbage.
 func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
 	if t.view.Suspend || t.cause != nil {
 		return nil
@@ -289,7 +293,7 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
 	}
 	pause := r.pause(t, f)
 	if withheld && f.RetryAfter == 0 {
-		pause = min(pause, jitter(rewordPause)) // so that the withheld message is written soon
+		pause = min(pause, jitter(rewordPause)) // retry soon to write the new message
 	}
 	t.result.RequeueAfter = pause
 	return nil
@@ -337,9 +341,9 @@ func (r *Reconciler[O, P]) patchStatus(ctx context.Context, before, o O) error {
 	return err
 }
 
-// withholds reports whether to put off writing the status, because it was written recently and only
-// messages would change. A later attempt writes the messages. A stalled object has no later
-// attempt, so its status is always written.
+// withholds reports whether to put off writing the status. This is so if only messages would
+// change, and the status was written recently. A later attempt writes the messages. A stalled
+// object has no later attempt, so its status is always written.
 func (r *Reconciler[O, P]) withholds(t *turn[O, P], f Failure) bool {
 	return !f.Stalled && !equality.Semantic.DeepEqual(t.before, t.o) && r.failures.fresh(t.key) && reworded(t.before, t.o)
 }
@@ -358,8 +362,8 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 }
 
 // notFinalized writes to the status why the object is not deleted yet. People who wait for the
-// deletion of the object, or of its namespace, look at the status. A change of a dependency wakes
-// an object that is Stalled.
+// deletion of the object, or of its namespace, look at the status. A Stalled failure is not
+// retried: a change of a dependency wakes the object.
 func (r *Reconciler[O, P]) notFinalized(ctx context.Context, before, o O, cause error) error {
 	f := r.explain(cause)
 	news := ready(o.GetStatus()).Reason != f.Reason
@@ -401,8 +405,9 @@ func (r *Reconciler[O, P]) spender(o O) spender {
 
 func (r *Reconciler[O, P]) explain(err error) Failure { return Explain(err, r.kind.Explain) }
 
-// onlyIfUnchanged returns a patch with the differences from an earlier version of an object. The
-// patch fails with a conflict if this version is not the newest one.
+// onlyIfUnchanged returns a patch that writes the caller's changes to an object. The argument
+// before is the object without these changes, as last read or written. If somebody else has changed
+// the object at the API server since then, the patch fails with a conflict.
 func onlyIfUnchanged(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
@@ -416,10 +421,11 @@ func jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)/10*float64(d))
 }
 
-// stride is the distance between the possible due times of objects that succeeded.
+// stride is the unit to which a due time is rounded up. Only the due times of objects that
+// succeeded are rounded.
 const stride = 250 * time.Millisecond
 
-// together lengthens a pause by up to a stride. Objects that are due at nearly the same time are
+// together lengthens a pause by up to a [stride]. Objects that are due at nearly the same time are
 // then due at exactly the same time. A process that wakes once for several objects takes a third
 // less CPU time for each object. A pause of zero stays zero.
 func together(pause time.Duration) time.Duration {

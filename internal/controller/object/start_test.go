@@ -14,8 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// When the controller starts, the first reconciliations of objects that may wait are spread over
-// time. Objects that are created later are reconciled at once.
+// When the controller starts, the first reconciliations of existing objects are spread over time.
+// These objects are reconciled at once:
+//   - existing objects with a change or a request that has not been handled
+//   - objects that are created later
 func TestObjectsStartSpreadOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many, within = 1000, 10 * time.Minute

@@ -56,7 +56,7 @@ func settle(o Object, ready metav1.ConditionStatus, reason, message string) {
 }
 
 // SetCondition sets a condition for the object's present generation. This package sets Ready,
-// Reconciling and Stalled for all kinds; a kind sets the conditions that only this kind has.
+// Reconciling and Stalled for all kinds. A kind sets the conditions that only this kind has.
 func SetCondition(o Object, kind string, value metav1.ConditionStatus, reason, message string) {
 	apimeta.SetStatusCondition(&o.GetStatus().Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: clip(message, maxMessage), ObservedGeneration: o.GetGeneration(),

@@ -25,7 +25,7 @@ type toy struct {
 	report   error
 	finalize error
 
-	startWithin time.Duration // StartWithin of objects that are not suspended
+	startWithin time.Duration // value of View.StartWithin for each object that is not suspended
 	retryWithin time.Duration
 
 	acted     []string // names of the objects for which Act ran
@@ -116,7 +116,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// fails makes Act return the errors, one after the other and then again from the first.
+// fails makes Act cycle through errs. Each object starts with the first error.
 func (w *world) fails(errs ...error) {
 	n := map[string]int{}
 	w.kind.act = func(o *v1alpha1.OCIRepository) (string, error) {
@@ -158,12 +158,12 @@ func (w *world) change(namespace, name string) {
 	w.Accounts.Tell(subject)
 }
 
-// remembering returns the function Get of a reconciler's cache. While the cache is behind, Get
-// returns an old version of the object.
+// remembering returns the function Get of a cache that may be behind. While *behind is true, Get
+// returns the old version in before.
 func remembering(before *v1alpha1.OCIRepository, behind *bool) func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
 	return func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
 		if *behind {
-			before.DeepCopyInto(read.(*v1alpha1.OCIRepository)) // the toy's type
+			before.DeepCopyInto(read.(*v1alpha1.OCIRepository))
 			return nil
 		}
 		return c.Get(ctx, key, read, opts...)

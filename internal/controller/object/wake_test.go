@@ -22,7 +22,7 @@ import (
 )
 
 // A change of an account wakes the objects in the account's namespace that use it. Code that caches
-// tokens learns of the change first.
+// tokens learns of the change before the objects wake.
 func TestAccountsWakeTheirObjects(t *testing.T) {
 	synctest.Test(t, accountsWakeTheirObjects)
 }

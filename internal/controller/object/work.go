@@ -63,7 +63,7 @@ func (u *underWork) begin(ctx context.Context, object client.ObjectKey) (_ conte
 	}
 }
 
-// read stores the UID and the generation of the object in its work.
+// read is called when a worker has read o. It stores o's UID and generation in the work on o.
 func (u *underWork) read(o client.Object) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -72,16 +72,17 @@ func (u *underWork) read(o client.Object) {
 	}
 }
 
-// supersede ends the work on an older generation than o's, or on an earlier object of the same
-// name. It reports whether there was such work. Work whose generation is not known yet ends too,
-// because it may be on an older generation.
+// supersede ends outdated work: work on an older generation than o's, or on an earlier object of
+// the same name. Work whose generation is not known yet ends too, because the generation may be
+// older. supersede reports whether there was such work.
 func (u *underWork) supersede(o client.Object) bool {
 	return u.stop(client.ObjectKeyFromObject(o), errObjectChanged, func(w *work) bool {
 		return w.uid != o.GetUID() || w.generation < o.GetGeneration()
 	})
 }
 
-// abandon ends all work on an object with the cause, and reports whether there was any work.
+// abandon ends the work on an object, outdated or not, and reports whether there was any. The
+// work's context gets the cause.
 func (u *underWork) abandon(object client.ObjectKey, cause error) bool {
 	return u.stop(object, cause, func(*work) bool { return true })
 }

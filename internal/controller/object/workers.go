@@ -8,14 +8,14 @@ import (
 
 // workers limits how many of a kind's workers one namespace may use. A tenant's server may be slow
 // on purpose, and then occupies a worker until spec.timeout. Objects that have to wait are woken
-// when a worker is free. So the waiting objects of a large namespace do not keep the workers busy
-// with retries. The zero value has no limit.
+// when a worker is free. So a large namespace does not keep the workers busy with retries. The zero
+// value has no limit.
 type workers struct {
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	number  int        // number of workers; zero for no limit
 	wake    func(reconcile.Request)
 	all     int            // number of objects that are being worked on
-	busy    map[string]int // number of these objects by namespace
+	busy    map[string]int // number of objects of each namespace that are being worked on
 	waiting map[string]map[reconcile.Request]struct{}
 }
 
@@ -27,9 +27,8 @@ func (w *workers) start(number int, wake func(reconcile.Request)) {
 }
 
 // room returns how many more objects of the namespace may be reconciled now. A namespace may use
-// half of the workers that no other namespace uses. Of ten workers, the first namespace may use
-// five, the second two, and three more namespaces one each. A namespace may always use one worker,
-// even if there is only one.
+// half of the workers that no other namespace uses, rounded down, but always at least one. Of ten
+// workers, the first namespace may use five, the second two, and three more namespaces one each.
 func (w *workers) room(namespace string) int {
 	own := w.busy[namespace]
 	return max(1, (w.number-(w.all-own))/2) - own

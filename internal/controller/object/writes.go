@@ -6,28 +6,32 @@ import (
 	"time"
 )
 
-// Bounds of the status writes of an object, while no user changes it or asks for its
-// reconciliation. With each write, the API server decodes, checks and encodes the whole object
-// again, with everything that its tenant wrote into it. The cluster's database stores each copy for
-// minutes. A server from which an object fetches can cause a write with each answer: by new
-// content, or by another failure.
+// Bounds of the status writes of an object. They do not apply when a user changes the object or
+// asks for its reconciliation.
+//
+// An object's status changes when a fetch gets new content or fails in a new way. So the server
+// from which the object fetches can cause a write with each answer. For each write, the API server
+// decodes, checks and encodes the whole object, with everything that its tenant wrote into it. The
+// cluster's database stores each copy for minutes.
 const (
 	objectWrites     = 10 // largest burst of writes of one object
 	objectWriteEvery = 10 * time.Second
-	// Largest burst of writes of all objects of a namespace. Hundreds of objects may use one
-	// registry that fails and recovers.
+	// namespaceWrites is the largest burst of writes of all objects of a namespace together. It is
+	// large because hundreds of objects may use one registry. If the registry fails or recovers,
+	// all their statuses change at about the same time.
 	namespaceWrites     = 500
 	namespaceWriteEvery = time.Second
-	// writeBytes is the size in bytes at which a write of an object counts as two writes. Twice
-	// this size counts as three writes, and so on.
+	// writeBytes makes writes of large objects count more. A write counts as 1 + size/writeBytes
+	// writes, rounded down. Here size is the object's size in bytes.
 	writeBytes = 8 << 10
 )
 
-// writes limits the status writes of objects. The zero value is ready for use.
+// writes is a limit on the number of status writes of each object and in each namespace. The zero
+// value is ready for use.
 type writes struct{ budget }
 
-// delay returns how long the object has to wait until its status may change again. The object is
-// not reconciled earlier, because the result could not be written. A random part of the delay
+// delay returns how long the object has to wait until its status may change again. Until then the
+// object is not reconciled, because the result could not be written. A random part of the delay
 // spreads out objects that use up a budget together.
 func (w *writes) delay(object spender) time.Duration {
 	ofObject, ofNamespace := w.delays(object, objectWriteRate(), namespaceWriteRate())

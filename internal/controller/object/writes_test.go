@@ -40,7 +40,8 @@ func (w *world) run(objects []*v1alpha1.OCIRepository, d time.Duration) {
 	}
 }
 
-// everySecond creates objects in a namespace, with an interval of a second.
+// everySecond creates a number of objects in a namespace. The spec.interval of each object is one
+// second.
 func (w *world) everySecond(namespace string, number int) (objects []*v1alpha1.OCIRepository) {
 	w.T.Helper()
 	for i := range number {
@@ -62,7 +63,8 @@ func TestSuccessesThatChangeAreBounded(t *testing.T) {
 			answers++
 			o.Status.ObservedIgnore = new(fmt.Sprint("answer ", answers))
 			if answers%3 == 0 {
-				return "", errOdd // the limit also holds with occasional failures
+				// Every third attempt fails. The limit on status writes must hold even so.
+				return "", errOdd
 			}
 			return "", nil
 		}
@@ -100,7 +102,8 @@ func TestSuccessesThatChangeAreBounded(t *testing.T) {
 	})
 }
 
-// The larger an object is, the more its write counts, whatever makes the object large.
+// The larger an object is, the less often its status may be written. It does not matter which part
+// of the object is large.
 func TestLargeObjectsAreWrittenLess(t *testing.T) {
 	const minutes, large = 30, 250 << 10
 	for name, enlarge := range map[string]func(o *v1alpha1.OCIRepository){
@@ -133,8 +136,10 @@ func TestLargeObjectsAreWrittenLess(t *testing.T) {
 					enlarge(o)
 				})
 				w.run([]*v1alpha1.OCIRepository{o}, minutes*time.Minute)
-				// Two writes are allowed at once: the write of the new object, and one more. Later
-				// writes are allowed every 320 seconds, because each counts as 32 small writes.
+				// The object has about 250 KiB, so each write counts as 32 writes of a small
+				// object. One small write is allowed every 10 seconds, and so one large write every
+				// 320 seconds. Two other writes are allowed at the start: the write of the new
+				// object, and one more.
 				if most := 1 + 1 + minutes*60/320; answers > most || answers < most/2 || w.Writes.Statuses > answers {
 					t.Errorf("%d answers and %d writes in %d minutes, want %d at the most", answers, w.Writes.Statuses, minutes, most)
 				}
@@ -143,8 +148,8 @@ func TestLargeObjectsAreWrittenLess(t *testing.T) {
 	}
 }
 
-// An object whose status does not change costs no writes, so it is always reconciled at its
-// interval.
+// The limit on writes puts off the reconciliation of an object whose status changes often. If the
+// status does not change, nothing is written. The object is then always reconciled at its interval.
 func TestWithoutChangesNothingIsPutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

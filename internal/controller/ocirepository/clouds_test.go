@@ -52,7 +52,8 @@ type cloudWorld struct {
 	issuer *oidc.Issuer
 }
 
-// signed has accounts whose proofs are signed by the issuer of a cluster.
+// signed wraps controllertest.Accounts. Its Prove returns a token signed by the cluster's OIDC
+// issuer.
 type signed struct {
 	*controllertest.Accounts
 

@@ -186,7 +186,7 @@ func TestCredentials(t *testing.T) {
 		user          string // user name in the subject's annotation
 		asks          string // challenge of the registry
 		takes         func(*http.Request) bool
-		subject, as   string // status.identity
+		subject, as   string // the wanted subject and cloudIdentity in status.identity
 		contextObject string
 	}{
 		"account token": {
@@ -333,8 +333,8 @@ func TestSVIDWithoutTrustDomain(t *testing.T) {
 }
 
 // TestSVIDWithoutFlag checks the message if a setting for SVIDs is missing. The message must name
-// the flag and the value of the chart. The object must be stalled: no proof may be requested, and
-// nothing retried.
+// the flag and the value of the chart. The object must be stalled: no SVID may be requested, and no
+// retry may be planned.
 func TestSVIDWithoutFlag(t *testing.T) {
 	for name, tt := range map[string]struct {
 		form  string
@@ -374,8 +374,9 @@ func TestSVIDWithoutFlag(t *testing.T) {
 	}
 }
 
-// TestCertificateBesideSecret checks an object with its own certificate and spec.certSecretRef.
-// The Secret's certificate authorities must be used, and its client certificate must be ignored.
+// TestCertificateBesideSecret checks an object with a SPIFFE certificate and spec.certSecretRef.
+// The Secret's certificate authorities must be used, and the Secret's client certificate must be
+// ignored.
 func TestCertificateBesideSecret(t *testing.T) {
 	certificate, key := controllertest.Pair(t, "client")
 	for name, test := range map[string]struct {

@@ -65,8 +65,9 @@ func TestWorkloadIdentity(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityWithoutIssuer checks an object with a WorkloadIdentity in a cluster without a
-// token server. The object must be stalled, and the message must name the chart's value.
+// TestWorkloadIdentityWithoutIssuer checks an object that names a WorkloadIdentity in a cluster
+// without a token server. The object must be stalled. The message must name the value issuer.url of
+// the Helm chart.
 func TestWorkloadIdentityWithoutIssuer(t *testing.T) {
 	w := newWorld(t)
 	w.identity()
@@ -78,8 +79,9 @@ func TestWorkloadIdentityWithoutIssuer(t *testing.T) {
 	}
 }
 
-// TestWorkloadIdentityAtHub checks that an object in a spoke is stalled, and that the message names
-// the alternative, a WorkloadIdentityBinding.
+// TestWorkloadIdentityAtHub checks an object that names a WorkloadIdentity in a cluster whose
+// WorkloadIdentities are in another cluster, its hub. The object must be stalled. The message must
+// name the alternative, a WorkloadIdentityBinding.
 func TestWorkloadIdentityAtHub(t *testing.T) {
 	w := newWorld(t)
 	w.identity()

@@ -14,8 +14,8 @@ import (
 // Reconciler fetches the artifacts of OCIRepositories.
 type Reconciler = source.Reconciler[*v1alpha1.OCIRepository, plan]
 
-// New makes a reconciler. maxSize is the largest size of an artifact, both transferred and
-// unpacked, in bytes. Zero means the defaults of packages oci and archive.
+// New makes a reconciler. maxSize is a limit in bytes. It applies to the transferred size of an
+// artifact, and also to the unpacked size. Zero means the defaults of packages oci and archive.
 func New(shared *source.Shared, access *access.Access, maxSize int64) *Reconciler {
 	return source.New(shared, kinds.OCIRepository(), kind{
 		registries: registry.Registries{Access: access, MaxLayerBytes: maxSize, Challenges: &oci.Challenges{}},

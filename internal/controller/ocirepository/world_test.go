@@ -150,7 +150,7 @@ func (g *registryServer) serve(w http.ResponseWriter, r *http.Request) {
 	g.inner.ServeHTTP(w, r)
 }
 
-// tampers reports whether the test answered in place of the registry.
+// tampers lets the test answer in place of the registry, and reports whether the test did so.
 func (g *registryServer) tampers(w http.ResponseWriter, r *http.Request) bool {
 	g.mu.Lock()
 	tampered := g.tampered

@@ -41,9 +41,11 @@ func (e *PullSecretsError) Unwrap() error { return e.Err }
 
 // fromPullSecrets returns the login with the imagePullSecrets of a ServiceAccount. It uses the
 // first Secret with an entry for the repository. Like a kubelet, it skips Secrets that are missing
-// or unusable. If no Secret has an entry, and none was skipped, the login is anonymous. If some
-// were skipped, the error lists them, because the user may have meant one of them. A kubelet
-// reports no such error.
+// or unusable.
+//
+// If no Secret has an entry, and none was skipped, the login is anonymous. If no Secret has an
+// entry, and some were skipped, the error lists the skipped Secrets. The user may have meant one of
+// them. A kubelet reports no such error.
 func (r Registries) fromPullSecrets(ctx context.Context, call access.Call, repository oci.Repository) (access.Login, error) {
 	namespace, account := call.Object.Namespace, call.Identity.ServiceAccountName
 	names, err := r.pullSecretNames(ctx, namespace, account)

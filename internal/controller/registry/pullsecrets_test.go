@@ -122,8 +122,8 @@ func TestPullSecretsOfAnAccount(t *testing.T) {
 	}
 }
 
-// If the API server fails to return a Secret, the result is an error: the Secret may be the right
-// one.
+// If the API server fails to return a Secret, the result is an error. Later Secrets are not tried,
+// because the Secret that was not read may have the login.
 func TestPullSecretThatCannotBeAskedFor(t *testing.T) {
 	down := errors.New("the API server is down")
 	r := registriesOf(t, []string{"gone", "good"}, interceptor.Funcs{

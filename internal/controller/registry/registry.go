@@ -78,8 +78,8 @@ func (r Registries) service(repository oci.Repository) access.Service {
 	}
 }
 
-// defaultUser is the user name for a registry that accepts a token only as a user's password.
-// Registries that find the user in the token ignore the name.
+// defaultUser is the user name for registries that accept a token only in place of a password. A
+// registry that finds the user in the token ignores this name.
 const defaultUser = "token"
 
 // authenticator returns the authenticator for the login's user and password, or for its bearer

@@ -19,7 +19,8 @@ import (
 // dockerRegistryFix is the fix for a Secret without a Docker configuration.
 const dockerRegistryFix = "make it with kubectl create secret docker-registry"
 
-// readSecret returns the credential for a repository in the Secret of spec.secretRef.
+// readSecret looks in a Secret, which spec.secretRef names, and returns the credential for a
+// repository. If the Secret has none, fix says how to correct the Secret.
 func readSecret(secret *corev1.Secret, repository oci.Repository) (shown access.Credential, fix string, err error) {
 	found, err := pullSecret(secret, repository)
 	switch {
@@ -53,11 +54,13 @@ func pullSecret(secret *corev1.Secret, repository oci.Repository) (*access.Crede
 	return found, nil
 }
 
-// closeness returns how closely a place, written host[:port][/path], matches a repository; -1 if it
-// does not match. A place with the host's own name is closer than any pattern. Otherwise the longer
-// place is closer.
+// closeness returns how closely a place matches a repository; -1 if it does not match. A place has
+// the form host[:port][/path], and its host may be a pattern. A place with the repository's exact
+// host is closer than any pattern. Otherwise the longer place is closer.
 func closeness(place, host, repository string) int {
-	const own = 1 << 20 // more than the length of any place
+	// own is more than the length of any place. So a place with the exact host is closer than any
+	// pattern.
+	const own = 1 << 20
 	pattern, folder, _ := strings.Cut(place, "/")
 	switch {
 	case folder != "" && repository != folder && !strings.HasPrefix(repository, folder+"/"):
@@ -99,9 +102,9 @@ func credentialOf(entry authn.AuthConfig) *access.Credential {
 	}}
 }
 
-// entriesOf returns the entries in a Secret of one of the two types that a kubelet accepts. A
-// Secret of the older type, which OpenShift makes for every ServiceAccount, has no field auths
-// around the entries.
+// entriesOf returns the entries in a Secret of one of the two types that a kubelet accepts. The
+// older type has no field auths around the entries. OpenShift makes a Secret of the older type for
+// every ServiceAccount.
 func entriesOf(secret *corev1.Secret) (map[string]authn.AuthConfig, error) {
 	var config struct {
 		Auths map[string]authn.AuthConfig `json:"auths"`

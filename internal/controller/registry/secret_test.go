@@ -88,8 +88,8 @@ func TestPullSecretMayHaveHostPatterns(t *testing.T) {
 	}
 }
 
-// If several keys mean the same host and path, the same key is used each time. So the user at a
-// registry does not change at random.
+// Several keys of a Docker configuration may mean the same host and path. The same key must be used
+// each time. Otherwise the user at the registry would change at random.
 func TestPullSecretHasOneEntryForAPlace(t *testing.T) {
 	repository, err := oci.ParseURL("oci://reg.example.com/team/app")
 	must.Succeed(t, err)

@@ -29,20 +29,22 @@ type Artifacts struct {
 	kinds []func(ctx context.Context, show func(claim)) error
 	// verified maps a store.Object to the digest that was stored or verified since the start.
 	verified sync.Map
-	// changed has each store.Object whose files the collector must look at: the object stored
-	// something, or some of its garbage could not be removed yet. The values are nil.
+	// changed has the objects whose files the collector must look at. Such an object has a newly
+	// stored artifact, or garbage that could not be removed yet. The keys are of type store.Object,
+	// and the values are nil.
 	changed   sync.Map
 	readiness readiness
 }
 
-// claim is an object's claim to an artifact in the store.
+// claim says which artifact in the store an object has in its status.
 type claim struct {
 	owner  store.Object
-	digest string // digest of the artifact in the status; empty if there is none
+	digest string // digest of the artifact; empty if the status has no artifact
 	idle   bool   // the artifact will not be fetched: the object is suspended, or being deleted
 }
 
-// claims calls the function show for each claim of the objects of all kinds, from the cache.
+// claims reads the objects of all kinds from the cache. For each object, it calls the function show
+// with the object's [claim].
 func (a *Artifacts) claims(ctx context.Context, show func(claim)) error {
 	for _, claims := range a.kinds {
 		if err := claims(ctx, show); err != nil {

@@ -10,9 +10,10 @@ import (
 )
 
 // Intervals of the collector. Once per collectEvery, it looks at the files of objects that stored a
-// new artifact. Once per walkEvery, it looks through the whole store. Only this walk finds the
-// files that a killed controller left, and the files of objects that were deleted without a last
-// reconciliation.
+// new artifact. Once per walkEvery, it looks through the whole store. Only this walk finds these
+// files:
+//   - files that a killed controller left
+//   - files of objects that were deleted without a last reconciliation
 const (
 	collectEvery = time.Minute
 	walkEvery    = time.Hour
@@ -60,7 +61,8 @@ func (c *Collector) Start(ctx context.Context) error {
 // live reports whether an object exists, and which digests are in its status or will soon be.
 type live func(store.Object) (digests []string, exists bool)
 
-// live reads the claims of all objects, and returns a function that looks up an object's digests.
+// live reads from the cache which artifact each object has in its status. It returns a function
+// that looks up an object's digests.
 func (a *Artifacts) live(ctx context.Context) (live, error) {
 	named := map[store.Object][]string{}
 	err := a.claims(ctx, func(c claim) {
@@ -91,7 +93,7 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 	// Objects that moved to another shard, or were deleted without a finalizer, never reach
 	// Finalize: remove their entries here.
 	a.verified.Range(func(o, _ any) bool {
-		if _, exists := live(o.(store.Object)); !exists { // all keys are of this type
+		if _, exists := live(o.(store.Object)); !exists { // all keys are of type store.Object
 			a.verified.Delete(o)
 		}
 		return true
@@ -99,13 +101,15 @@ func (a *Artifacts) Collect(ctx context.Context) (store.Collected, error) {
 	return done, err
 }
 
-// collectChanged is like Collect, but looks only at some objects: those that have stored something
-// since the last call, and those with an artifact that the last call had to keep. An artifact is
-// kept while it is too young, or while a status still names it although a newer artifact is stored.
+// collectChanged is like Collect, but looks only at these objects:
+//   - objects that have stored something since the last call
+//   - objects with an artifact that the last call kept, and that a later call may remove
+//
+// Such an artifact is too young, or a status still names it although a newer artifact is stored.
 func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error) {
 	var changed []store.Object
 	a.changed.Range(func(o, _ any) bool {
-		changed = append(changed, o.(store.Object)) // all keys are of this type
+		changed = append(changed, o.(store.Object)) // all keys are of type store.Object
 		return true
 	})
 	if len(changed) == 0 {
@@ -116,8 +120,8 @@ func (a *Artifacts) collectChanged(ctx context.Context) (store.Collected, error)
 		return store.Collected{}, err
 	}
 	for _, o := range changed {
-		// Delete before the collection: an object that stores something meanwhile is then looked at
-		// again.
+		// Delete o before the collection starts. If o stores something during the collection, Put
+		// adds o again, and the next call looks at o.
 		a.changed.Delete(o)
 	}
 	done, err := a.Store.CollectObjects(ctx, changed, live)

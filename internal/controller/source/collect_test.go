@@ -64,7 +64,7 @@ func TestCollectorKnowsAllKinds(t *testing.T) {
 	}
 	first := w.sharing(nil)
 	source.New(first, named("One"), w.kind)
-	// Both kinds have the same objects, which is enough for the test.
+	// The object o belongs to both kinds, One and Another.
 	source.New(first, named("Another"), w.kind)
 	put := func(owner store.Object) *v1alpha1.Artifact {
 		t.Helper()
@@ -202,8 +202,8 @@ func TestCollectorNeedsToKnowAllObjects(t *testing.T) {
 	}
 }
 
-// If a process is killed after it wrote the store and before it wrote the status, no status refers
-// to the written file. The collector removes this file.
+// A process may be killed after it wrote the store and before it wrote the status. Then no status
+// refers to the written file, and the collector removes this file.
 func TestLeftoversAreCollected(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")

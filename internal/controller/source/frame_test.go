@@ -42,7 +42,7 @@ func TestFetchHasTheTimeoutOfTheSpec(t *testing.T) {
 	}
 }
 
-// slow is a toy that records how much time a fetch has.
+// slow is a toy whose Fetch records how much time is left until its deadline.
 type slow struct {
 	*toy
 
@@ -113,7 +113,7 @@ func TestNewArtifactsAreTold(t *testing.T) {
 	}
 }
 
-// If a new revision has the same content, the artifact keeps its time.
+// If a new revision has the same content, the artifact keeps its LastUpdateTime.
 func TestSameContentKeepsItsTime(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)

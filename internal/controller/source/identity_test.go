@@ -142,7 +142,8 @@ func TestCredentialThatTheServiceEnded(t *testing.T) {
 	o, other := w.create("tenant-a", "app", nil), w.create("tenant-a", "other", nil)
 	w.reconcile(o)
 
-	// The controller gets one new credential at once, and uses it for the other object too.
+	// The service rejects the credential. The controller immediately gets one new credential, and
+	// uses it for both objects.
 	w.Cloud.Revoke()
 	for _, each := range []*v1alpha1.OCIRepository{o, other} {
 		if w.reconcile(each); w.ready(each).Status != metav1.ConditionTrue || len(w.Cloud.Exchanges()) != 2 {
@@ -160,8 +161,8 @@ func TestCredentialThatTheServiceEnded(t *testing.T) {
 	}
 }
 
-// If the service rejects the credential, and the role no longer trusts the account, the failure is
-// the cloud's refusal, and the status has no identity.
+// The service rejects the credential, and the role no longer trusts the account. The failure must
+// be the cloud's refusal, and the status must have no identity.
 func TestCredentialThatTheServiceEndedAndTheCloudToo(t *testing.T) {
 	w := newTenant(t)
 	o, _ := w.Reconcile(w.create("tenant-a", "app", nil))

@@ -21,8 +21,8 @@ type Kind[O kinds.Keeper, P any] interface {
 	// returns an error, it leaves the earlier results in the status. ctx ends with the object's
 	// timeout.
 	Fetch(ctx context.Context, o O, plan P, call Call) error
-	// Explain returns the failure for an error that only this kind has, like Explain of
-	// object.Definition.
+	// Explain returns the failure for an error that only this kind has. It follows the rules of
+	// object.Definition.Explain.
 	Explain(err error) (object.Failure, bool)
 }
 

@@ -13,9 +13,9 @@ import (
 )
 
 // publish creates, updates or removes the ExternalArtifact that offers the object's artifact. It
-// also sets the condition ExternalArtifactPublished, and saves the condition before it creates the
-// ExternalArtifact. So even if the controller is killed in between, the condition shows later that
-// an ExternalArtifact may have to be removed.
+// also sets the condition ExternalArtifactPublished. The condition is saved before the
+// ExternalArtifact is created. So the condition shows that an ExternalArtifact may have to be
+// removed, even if the controller is killed in between.
 func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifact.Offer, save func(context.Context) error) error {
 	wanted, announced := o.GetPublication().ExternalArtifact, published(o.GetStatus())
 	source := externalartifact.Source{Kind: f.Entry.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID()}
@@ -50,9 +50,9 @@ func (f *fetching[O, P]) publish(ctx context.Context, o O, offer externalartifac
 	failure := object.Explain(err, explain)
 	object.SetCondition(o, meta.ConditionExternalArtifactPublished, metav1.ConditionFalse, failure.Reason, failure.Message)
 	if _, lacking := errors.AsType[*externalartifact.Error](err); lacking && !wanted {
-		// The spec does not ask for an ExternalArtifact. Without the right to read
-		// ExternalArtifacts, the controller cannot find out whether one is left. The condition says
-		// so.
+		// The spec asks for no ExternalArtifact, but one may be left: the controller lacks the
+		// right to read or delete it. The condition ExternalArtifactPublished already reports this.
+		// So do not report it as a failure of the object too.
 		return nil
 	}
 	return err
@@ -64,9 +64,9 @@ type publishError struct{ err error }
 func (e *publishError) Error() string { return e.err.Error() }
 func (e *publishError) Unwrap() error { return e.err }
 
-// failure explains the error. Most obstacles stay until somebody removes them, and no event reports
-// the removal. So the controller tries again once per interval. It tries earlier if the obstacle
-// disappears by itself.
+// failure explains the error. Some obstacles disappear by themselves, usually within moments: the
+// controller tries again soon. Other obstacles stay until somebody removes them, and no event
+// reports the removal. So the controller tries again once per interval.
 func (e *publishError) failure() object.Failure {
 	refused, ok := errors.AsType[*externalartifact.Error](e.err)
 	if !ok {

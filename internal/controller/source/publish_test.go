@@ -90,8 +90,8 @@ func TestArtifactsArePublishedOnRequest(t *testing.T) {
 	}
 }
 
-// The condition is saved before the ExternalArtifact is created. So even if the controller is
-// killed in between, the ExternalArtifact is removed later.
+// The condition ExternalArtifactPublished is saved before the ExternalArtifact is created. If the
+// controller is then killed, its successor knows that it may have to remove the ExternalArtifact.
 func TestPublicationIsAnnounced(t *testing.T) {
 	w := newWorld(t)
 	w.fails(errOdd)
@@ -206,8 +206,9 @@ func TestNoExternalArtifacts(t *testing.T) {
 	w.Wants(o, meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, "")
 }
 
-// If the spec no longer asks for an ExternalArtifact, the object must be ready even if the
-// controller has no right to read ExternalArtifacts. A condition must say that one may remain.
+// The spec no longer asks for an ExternalArtifact, and the controller has no right to read
+// ExternalArtifacts. The object must be ready all the same. A condition must say that an
+// ExternalArtifact may remain.
 func TestWithoutTheRightNothingIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	w.finds("v1")

@@ -11,20 +11,26 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
-// readyWithin is how long a replica that reconciles waits for missing artifacts. Tenants choose
-// servers and timeouts, but no tenant may prevent the serving of other tenants' artifacts.
+// readyWithin is how long a replica that reconciles waits for missing artifacts. During the wait,
+// clients are kept away from the replica. Tenants choose servers and timeouts, so a tenant could
+// prolong the wait. The limit keeps the tenant from blocking the artifacts of other tenants.
 const readyWithin = 5 * time.Minute
 
 // readiness records for which objects a fetch was tried since the controller started.
 type readiness struct {
 	mu    sync.Mutex // guards all; never held during I/O
 	tried map[store.Object]struct{}
-	since time.Time // time of the first check on a replica that reconciles; zero until then
+	since time.Time // time of the first check after this replica was elected; zero before that
 	done  bool
 }
 
-// asked reports whether the wait is over: an earlier check found no missing artifact, or the
-// replica has waited long enough.
+// asked is called by each readiness check. If it returns true, the check passes at once, and need
+// not look for missing artifacts. asked returns true only on the elected replica, which reconciles,
+// and only in two cases:
+//   - an earlier check found no missing artifact
+//   - the first check was more than readyWithin ago
+//
+// In both cases, checks before the election do not count.
 func (r *readiness) asked(elected bool) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +43,7 @@ func (r *readiness) asked(elected bool) bool {
 	return r.done
 }
 
-// finish ends the wait permanently. The caller holds mu.
+// finish makes all later checks pass. The caller holds mu.
 func (r *readiness) finish() { r.done, r.tried = true, nil }
 
 // try records that an object's artifact was fetched, or that a fetch was tried and failed.
@@ -55,17 +61,20 @@ func (r *readiness) try(owner store.Object) {
 
 // Ready is a readiness check (healthz.Checker). It keeps clients away from a replica that lost its
 // volume. It fails while an artifact that the status of an object names is missing from the store.
+// It ignores these objects:
+//   - objects that are suspended or being deleted
+//   - objects whose artifact was fetched, or could not be fetched, since the start
 //
-// The check ignores suspended objects, and objects whose artifact was fetched, or could not be
-// fetched, since the start. If registries are slow, it fails for at most readyWithin. After the
-// check has passed once on the replica that reconciles, it always passes there.
+// Only one replica reconciles, and fetches what is missing. There the check fails for at most
+// readyWithin, even if registries are slow. After it has passed once on this replica, it always
+// passes. On other replicas, the check fails as long as an artifact is missing.
 func (a *Artifacts) Ready(req *http.Request) error {
 	elected := false
 	select {
 	case <-a.Elected:
 		elected = true
-	// Another replica reconciles. The artifacts that the other replica fetches may be missing here.
-	// In that case the check fails without a time limit.
+	// Another replica reconciles. This replica may lack the artifacts that the other one fetches.
+	// While an artifact is missing, the check fails here, even after readyWithin.
 	default:
 	}
 	if a.readiness.asked(elected) {
@@ -96,8 +105,9 @@ func (a *Artifacts) Ready(req *http.Request) error {
 // cache looks only every 100 ms. That is too long for a controller that starts in about 200 ms.
 const knownPause = 5 * time.Millisecond
 
-// wanted returns the claims to artifacts, except those of objects that are suspended or being
-// deleted. It waits until the cache has the objects, or ctx ends.
+// wanted returns a [claim] for each artifact that the status of an object names. It leaves out
+// objects that are suspended or being deleted. It waits until the cache has the objects, or ctx
+// ends.
 func (a *Artifacts) wanted(ctx context.Context) ([]claim, error) {
 	for {
 		var wanted []claim

@@ -38,7 +38,9 @@ func TestReadyDoesNotWaitForEver(t *testing.T) {
 		check := func() error {
 			return late.Artifacts.Ready(httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		}
-		for range 2 { // a replica that does not reconcile has no time limit
+		// On a replica that does not reconcile, the check fails as long as an artifact is missing,
+		// even after ReadyWithin.
+		for range 2 {
 			if check() == nil {
 				t.Fatal("a standby that lacks an artifact is ready")
 			}
@@ -118,8 +120,8 @@ func TestLostArtifactsAreFetchedAgain(t *testing.T) {
 	}
 }
 
-// A reader that waits for a cache to sync looks again only every 100 ms. Ready does not wait that
-// long.
+// Ready must return soon after the cache has the objects. A read that waits for the cache checks it
+// only every 100 ms. Ready must not wait that long.
 func TestReadyAsSoonAsTheObjectsAreKnown(t *testing.T) {
 	w := newWorld(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -47,7 +47,8 @@ type fetching[O kinds.Keeper, P any] struct {
 	kind   Kind[O, P]
 }
 
-// task has a kind's plan, and the call for which the plan is carried out.
+// task is what Decide hands to Act: the plan that the kind made, and the [Call] with which the
+// kind's Fetch carries out the plan.
 type task[P any] struct {
 	plan P
 	call Call

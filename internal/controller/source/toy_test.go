@@ -68,7 +68,8 @@ func newWorldWith(t *testing.T, options store.Options) *world {
 	return w
 }
 
-// named returns an entry whose kind has this name, and whose objects are OCIRepositories.
+// named returns [kinds.OCIRepository] with the field Kind set to name. The type of its objects is
+// still OCIRepository.
 func named(name string) kinds.Kind {
 	entry := kinds.OCIRepository()
 	entry.Kind = name

@@ -27,10 +27,11 @@ import (
 type Kind[O object.Object, P any] interface {
 	Definition[O]
 
-	// Decide makes the plan of the spec for the call's identity. It follows the rules of
+	// Decide makes a plan from the spec and the call's identity. It follows the rules of
 	// object.Kind.Decide.
 	Decide(ctx context.Context, o O, call access.Call) (P, error)
-	// Act carries out the plan for the call's identity. It follows the rules of object.Kind.Act.
+	// Act carries out the plan with the credential of the identity in call. It follows the rules of
+	// object.Kind.Act.
 	Act(ctx context.Context, o O, plan P, call access.Call) (news string, err error)
 	// Report writes the kind's own conditions after each Decide and Act. It returns the message of
 	// the condition Ready. It follows the rules of object.Kind.Report.
@@ -41,11 +42,11 @@ type Kind[O object.Object, P any] interface {
 
 // Definition describes the objects of a kind.
 type Definition[O object.Object] interface {
-	// View returns the fields of an object that package object needs. The [Reconciler] adds the
+	// View returns what package object must know about an object. The [Reconciler] adds the
 	// dependency on the object's identity.
 	View(o O) object.View
-	// Subject returns the subject in an object's spec; zero if the spec has no valid subject. When
-	// the subject changes, the object is reconciled.
+	// Subject returns the subject in an object's spec; zero if the spec has no valid subject. A
+	// change of the subject's ServiceAccount or identity causes a reconciliation of the object.
 	Subject(o O) auth.Subject
 	// Identify returns the identity whose credential the object uses, or refuses the spec. It may
 	// read, but changes nothing.
@@ -54,8 +55,8 @@ type Definition[O object.Object] interface {
 	Explain(err error) (object.Failure, bool)
 }
 
-// Shared has the parts that the reconcilers of one controller share, if their objects act as a
-// tenant.
+// Shared has the parts that several reconcilers of one controller share. It is for kinds whose
+// objects act as a tenant: they use the credential of an identity in their spec.
 type Shared struct {
 	// Shared has the parts that the reconcilers of all kinds use, including those of kinds that do
 	// not act as a tenant. Required.
@@ -64,7 +65,8 @@ type Shared struct {
 	// Rules turn the identity fields of a [Toolkit]'s objects into an identity or a refusal.
 	Rules spec.Rules
 	// Renew drops the tokens of a subject, so that the next use gets a new token. It may be called
-	// any number of times. If Renew is nil, the kinds themselves get new tokens.
+	// any number of times. If Renew is nil, each implementation of [Kind] must itself get new
+	// tokens on request.
 	Renew func(auth.Subject)
 	// Durations records how long Act took; see [NewDurations]. If Durations is nil, nothing is
 	// measured.
@@ -97,7 +99,8 @@ type frame[O object.Object, P any] struct {
 	entry  kinds.Kind
 }
 
-// task has a kind's plan, and the call for which the plan is carried out.
+// task is what Decide hands to Act: the plan that the kind made, and the access.Call with which the
+// kind's Act carries out the plan.
 type task[P any] struct {
 	plan P
 	call access.Call
@@ -153,8 +156,8 @@ func (f *frame[O, P]) Act(ctx context.Context, o O, t task[P]) (news string, err
 	return news, err
 }
 
-// Bounds of the schemas. checkBounds applies them to stored objects, which may be older than a
-// bound.
+// Bounds of the schemas. checkBounds applies them again, because an object may have been stored
+// before the schema had the bound.
 const (
 	minInterval = time.Second
 	maxInterval = 8760 * time.Hour

@@ -9,9 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Toolkit has the parts that all kinds of the API group toolkit.lanyard.dev share. Their objects
-// have a schedule and identity fields in the spec, and the used identity in the status. O is the
-// pointer to the API type of the objects.
+// Toolkit has the parts that all kinds of the API group toolkit.lanyard.dev share. The spec of
+// their objects has a schedule and identity fields. The status has the identity that was used. O is
+// the pointer to the API type of the objects.
 type Toolkit[O kinds.Tenant] struct {
 	// Entry is the kind's entry in the table of kinds. Required.
 	Entry kinds.Kind

@@ -16,13 +16,14 @@ import (
 // Reconciler reconciles WorkloadIdentities.
 type Reconciler = object.Reconciler[*identityv1.WorkloadIdentity, string]
 
-// New makes the reconciler. The ring has the keys of the issuer. The function Subscribe of
-// shared.Dependencies must call [Ring.Subscribe], so that changes of the ring wake identities.
+// New makes the reconciler. The ring has the keys of the issuer. shared.Dependencies.Subscribe must
+// pass its argument to [Ring.Subscribe], so that changes of the ring wake identities.
 func New(shared *object.Shared, made *issuer.Issuer, ring *Ring) *Reconciler {
 	return object.New(shared, identityv1.WorkloadIdentityKind, &kind{issuer: made, ring: ring})
 }
 
-// kind implements object.Kind for WorkloadIdentities. The plan is the tokens' claim sub.
+// kind implements object.Kind for WorkloadIdentities. A plan is the value of the claim sub in
+// the identity's tokens.
 type kind struct {
 	issuer *issuer.Issuer
 	ring   *Ring

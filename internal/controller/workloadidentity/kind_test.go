@@ -219,9 +219,9 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestKeyRingIsRemembered checks that the status keeps the UID of the last ring with a published
-// key, even after this ring was deleted. If a new ring is made, the UID shows that services may
-// still remember the keys of the old ring.
+// TestKeyRingIsRemembered checks that the status has the UID of the last ring with a published key.
+// The UID must stay even after this ring was deleted. If a new ring is made, the old UID shows that
+// services may still remember the old keys.
 func TestKeyRingIsRemembered(t *testing.T) {
 	published := ringOf(t, identityv1.KeyActive)
 	for _, tt := range []struct {

@@ -27,8 +27,9 @@ type Ring struct {
 	informer cache.Informer
 }
 
-// NewRing makes the Ring of an issuer, with the object key of the issuer's KeyRing. The reader and
-// the informers must use the same cache, which must watch only this KeyRing.
+// NewRing makes the Ring of an issuer. The parameter key is the namespace and name of the issuer's
+// KeyRing. The reader and the informers must use the same cache, which must watch only this
+// KeyRing.
 func NewRing(ctx context.Context, memory client.Reader, informers cache.Informers, key client.ObjectKey, issuer string) (*Ring, error) {
 	informer, err := informers.GetInformer(ctx, &identityv1.KeyRing{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -77,8 +78,8 @@ func (r *Ring) verdicts(ring *identityv1.KeyRing) verdicts {
 	return v
 }
 
-// check returns the UID of the ring, or a *ringError if no service could check a token that is
-// signed with the algorithm.
+// check returns the UID of the ring. It returns a *ringError if services would be unable to verify
+// a token that is signed with the algorithm.
 func (r *Ring) check(ctx context.Context, algorithm identityv1.Algorithm) (types.UID, error) {
 	ring := &identityv1.KeyRing{}
 	err := r.memory.Get(ctx, r.key, ring)
@@ -125,7 +126,7 @@ func (r *Ring) judge(ring *identityv1.KeyRing, algorithm identityv1.Algorithm) e
 	}
 }
 
-// ringError is the reason why no service could check a token.
+// ringError says why services would be unable to verify a token that the token server signs.
 type ringError struct{ reason, message string }
 
 func (e *ringError) Error() string { return e.message }
