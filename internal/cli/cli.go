@@ -1,6 +1,7 @@
-// Package cli is the root of the program lanyard: it joins the commands, which are in the packages
-// below. The program stays small because CI jobs download it. The commands that run a cluster and a
-// cloud on this machine are in another program, lanyard-local, and in package world.
+// Package cli is the root of the program lanyard. It joins the commands, which are in the packages
+// below. The program stays small because CI jobs download it. Another program, lanyard-local, has
+// the commands that run a cluster and a cloud on this machine. The code of those commands is in
+// package world.
 package cli
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/token"
 )
 
-// IO connects the program to its process.
+// IO has what the program needs from its process, such as the standard streams.
 type IO struct {
 	frame.IO
 
@@ -38,8 +39,8 @@ type IO struct {
 }
 
 // Run runs the command and returns the process's exit status, see [frame.Run]. The program's name
-// is not in args. For a command of lanyard-local, Run replaces this process by that program and
-// does not return.
+// is not in args. For a command of lanyard-local, Run replaces this process by that program, and
+// returns only if that fails.
 func Run(ctx context.Context, args []string, std IO) int {
 	args = token.HelperArgs(std.Program, args)
 	if isLocal(args) {

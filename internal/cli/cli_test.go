@@ -67,7 +67,8 @@ func commands(c *cobra.Command) []*cobra.Command {
 func TestHelp(t *testing.T) {
 	var all bytes.Buffer
 	for _, sub := range commands(newRoot(IO{IO: frame.IO{Kinds: kinds.All()}})) {
-		if _, local := localCommands()[sub.Name()]; local { // package world tests the help of this command
+		// Package internal/cli/world tests the help of these commands.
+		if _, local := localCommands()[sub.Name()]; local {
 			continue
 		}
 		path := strings.Fields(sub.CommandPath())[1:]
@@ -257,7 +258,7 @@ func TestStatus(t *testing.T) {
 		"wide":      {"-A", "-o", "wide"},
 		"json":      {"-A", "-o", "json"},
 		"yaml":      {"-n", "tenant-b", "-o", "yaml"},
-		"namespace": {}, // no -n: the namespace of the kubeconfig
+		"namespace": {}, // without -n, the kubeconfig sets the namespace
 	} {
 		t.Run(name, func(t *testing.T) {
 			var c command
@@ -332,7 +333,7 @@ func TestPages(t *testing.T) {
 	pages.Test(t, docs, newRoot(IO{IO: frame.IO{Kinds: kinds.All()}}), func(c *cobra.Command) bool {
 		_, elsewhere := local[c.Name()]
 		known[strings.ReplaceAll(c.CommandPath(), " ", "_")] = true
-		return !elsewhere // package world tests the pages of lanyard-local's commands
+		return !elsewhere // internal/cli/world tests the pages of lanyard-local's commands
 	})
 	files, err := filepath.Glob(filepath.Join(docs, "cli", "*.md"))
 	must.Succeed(t, err)

@@ -68,8 +68,8 @@ func tunnel(t *testing.T, to string) string {
 var digestPattern = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
 // runExample runs a script in a folder. It returns the script's standard output, and all that the
-// script printed. A TLS handshake is cut off after ten seconds, and a busy machine may need longer.
-// So runExample runs the script again if a handshake was cut off.
+// script printed. On a busy machine, a TLS handshake may exceed its limit of ten seconds. Then
+// runExample runs the script again, up to three times in all.
 func runExample(ctx context.Context, script, folder string, env []string) (out []byte, printed string, err error) {
 	for range 3 {
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", script)
@@ -87,9 +87,9 @@ func runExample(ctx context.Context, script, folder string, env []string) (out [
 	return out, printed, err
 }
 
-// TestExamples runs the examples in the help of the commands for CI jobs. It runs them in a shell,
-// with a real registry. The job has the identities that the examples use. The digest in an example
-// is replaced by the digest of the pushed artifact.
+// TestExamples runs the examples from the help of the commands that CI jobs use. The examples run
+// in a shell, against a real registry. The shell has all identities that the examples use. The
+// digest in an example is replaced by the digest of the pushed artifact.
 func TestExamples(t *testing.T) {
 	const github = "github.example.com"
 	logrus.SetOutput(io.Discard)

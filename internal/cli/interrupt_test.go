@@ -37,8 +37,8 @@ func hang(t *testing.T, network, address string, reached func()) string {
 	return listener.Addr().String()
 }
 
-// TestInterruptedCredential checks that Ctrl-C ends a command that waits for its credential, with
-// the exit status for an interrupt. No file is left on the disk.
+// TestInterruptedCredential checks that Ctrl-C ends a command that waits for its credential. The
+// exit status must be that of an interrupt, and no file may be left on the disk.
 func TestInterruptedCredential(t *testing.T) {
 	const app = "oci://registry.example.com/team/app:1.0.0"
 	for source, prepare := range map[string]func(t *testing.T, reached func()) (env map[string]string, args []string){
@@ -95,7 +95,7 @@ func TestInterruptedCredential(t *testing.T) {
 	}
 }
 
-// socketPath is a path for a socket, which may have 107 bytes at most.
+// socketPath returns a short path for a socket, because such a path may have at most 107 bytes.
 func socketPath(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "socket") //nolint:usetesting // its paths are too long

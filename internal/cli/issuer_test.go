@@ -42,8 +42,9 @@ type fakeIssuer struct {
 	life time.Duration
 	// ready is the identity's condition Ready.
 	ready object
-	// server is a function that changes the ring as the token server would. It is called for each
-	// read of the ring after an update. The first of these reads has number 1.
+	// server is a function that changes the KeyRing as the token server does after the command's
+	// update. It is called for each read of the KeyRing after the update. The first of these reads
+	// has number 1.
 	server func(ring object, read int)
 	// interrupt is called when the ring is updated, before the answer. It may be nil.
 	interrupt func()
@@ -394,8 +395,8 @@ func TestTokenCertificate(t *testing.T) {
 	}
 }
 
-// TestTokenFile checks that only the owner can read a token's file, and that the file has only the
-// token. The file replaces an older file, even if other users may read the older file.
+// TestTokenFile checks a token's file. The file must have nothing but the token, and only the
+// file's owner may read it. This must also hold if the file replaces one that all users could read.
 func TestTokenFile(t *testing.T) {
 	_, kubeconfig := newFakeIssuer(t)
 	path := filepath.Join(t.TempDir(), "token")

@@ -58,7 +58,7 @@ func (p *podCluster) token(account string, life time.Duration, audiences ...stri
 	return token
 }
 
-// ServeHTTP answers as an API server that accepts only tokens whose audience is its own issuer.
+// ServeHTTP answers as an API server that accepts only tokens for the audience clusterIssuer.
 func (p *podCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	status, answer := p.answer(r)

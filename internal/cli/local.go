@@ -26,8 +26,9 @@ func isLocal(args []string) bool {
 	if len(args) > 1 && args[0] == "help" {
 		args = args[1:]
 	}
-	// If the shell asks for completions, the last argument is the word that the user is typing.
-	// While the user types the command's name, lanyard itself completes it.
+	// To ask for completions, the shell runs lanyard with a request, such as __complete, as the
+	// first argument. The words that the user has typed follow. If only one word follows, the user
+	// is still typing it, and lanyard itself completes it.
 	if len(args) > 2 && (args[0] == cobra.ShellCompRequestCmd || args[0] == cobra.ShellCompNoDescRequestCmd) {
 		args = args[1:]
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// fileVar is the environment variable with the path of the program's file. If fileVar is set, the
-// test binary runs as the program lanyard.
+// fileVar is an environment variable. If it is set, the test binary runs as the program lanyard.
+// The value is the path that the program then takes for its own executable.
 const fileVar = "LANYARD_TEST_FILE"
 
 func TestMain(m *testing.M) {

@@ -144,7 +144,7 @@ func failure(status int, reason string) (int, any) {
 	return status, object{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": "it is " + reason, "code": status}
 }
 
-// one handles requests that read or patch a single object.
+// one handles r, a request to read or patch a single object.
 func (f *fakeCluster) one(r *http.Request, key string) (int, any) {
 	o := f.objects[key]
 	if o == nil {
@@ -266,8 +266,8 @@ func TestOperations(t *testing.T) {
 }
 
 // TestRenewOfWhatNobodyRenews checks that renew refuses a source with an identity other than a
-// WorkloadIdentity. The controller ignores the annotation on such a source, so the annotation would
-// stay for ever.
+// WorkloadIdentity. The controller would ignore the annotation that requests the renewal. The
+// annotation would then stay on the source for ever.
 func TestRenewOfWhatNobodyRenews(t *testing.T) {
 	f, kubeconfig := newFakeCluster(t, []string{"ocirepositories/app", "buckets/data"})
 	f.objects["ocirepositories/app"]["spec"].(object)["identityRef"] = object{"kind": "AWSClusterRoleIdentity", "name": "reader"}
@@ -382,7 +382,8 @@ func (c *command) complete(ctx context.Context, words []string) (status int) {
 	return status
 }
 
-// TestFlagsOfferNoFiles asserts that the shell offers names of files only for flags that take one.
+// TestFlagsOfferNoFiles asserts that the shell offers file names only for flags that may name a
+// file.
 func TestFlagsOfferNoFiles(t *testing.T) {
 	for _, sub := range commands(newRoot(IO{IO: frame.IO{Kinds: kinds.All()}})) {
 		sub.LocalFlags().VisitAll(func(f *pflag.Flag) {

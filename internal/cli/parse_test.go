@@ -17,8 +17,8 @@ import (
 // callsLanyard finds a line of an example that calls the command.
 var callsLanyard = regexp.MustCompile(`(?m)^[^#\n]* lanyard [a-z]`)
 
-// TestExamplesParse runs the examples of all commands in a shell, with scripts in place of lanyard
-// and of other programs. The command must accept the arguments of each call of lanyard.
+// TestExamplesParse runs the examples of all commands in a shell. Scripts stand in for lanyard and
+// for the other programs. The real command must accept the arguments of each call of lanyard.
 func TestExamplesParse(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	must.Succeed(t, err)
@@ -37,7 +37,7 @@ func TestExamplesParse(t *testing.T) {
 			for _, folder := range []string{".config/lanyard", ".docker"} {
 				must.Succeed(t, os.MkdirAll(filepath.Join(home, folder), 0o700))
 			}
-			_ = os.Remove(calls) // the file may not exist
+			_ = os.Remove(calls) // fails if the file does not exist
 			cmd := exec.CommandContext(t.Context(), bash, "-c", example+"\nwait")
 			cmd.Dir, cmd.Env = home, []string{"HOME=" + home, "PATH=" + programs, "CALLS=" + calls}
 			if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "not found") {

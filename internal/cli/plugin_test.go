@@ -30,9 +30,10 @@ func pluginConfig(t *testing.T, server, name, script string) (path, starts strin
 	return path, starts
 }
 
-// TestPluginOfItself checks that a kubeconfig is refused if its credential plugin is this command
-// with the same kubeconfig, directly or by a wrapper. The command would start itself without end.
-// The plugin may use the kubeconfig of another user.
+// TestPluginOfItself checks kubeconfigs whose credential plugin is this command. If the plugin uses
+// the same kubeconfig, the command would start itself without end. Such a kubeconfig must be
+// refused, even if a wrapper starts the command. A plugin that uses another kubeconfig must be
+// accepted.
 func TestPluginOfItself(t *testing.T) {
 	self, err := os.Executable()
 	must.Succeed(t, err)
@@ -44,7 +45,7 @@ func TestPluginOfItself(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script string
 		starts int
-		says   string // text in the error of a refusal
+		says   string // text in the error; empty if the command must succeed
 	}{
 		"itself":     {script: "exec " + plugin, starts: 1, says: "add --kubeconfig to the plugin's args"},
 		"a wrapper":  {script: plugin + "; exit $?", starts: 1, says: "add --kubeconfig to the plugin's args"},

@@ -16,7 +16,7 @@ type behind struct {
 
 	pipe  *io.PipeWriter
 	ended chan struct{} // closed when the goroutine ends
-	err   error         // error of a write to out; valid once ended is closed
+	err   error         // error of the other writer; valid after <-b.ended
 }
 
 func newBehind(out io.Writer) *behind {

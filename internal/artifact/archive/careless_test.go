@@ -60,11 +60,15 @@ func careful(t *testing.T, packed []byte) []unpacked {
 	}
 }
 
-// careless reads an archive unlike archive/tar: it combines the deviations of many programs. In
-// every format, it puts the header's prefix before the name. It applies global records. If two
-// headers extend an entry, the first one counts. A size in a record replaces the header's size. A
-// number ends at its first NUL, and a folder has no content. It stops at a header that has neither
-// a name nor a type.
+// careless reads an archive as other programs do. It combines what they do differently from
+// archive/tar:
+//   - In every format, the header's prefix comes before the name.
+//   - Global records apply.
+//   - If two headers extend an entry, the first one counts.
+//   - A size in a record replaces the header's size.
+//   - A number ends at its first NUL.
+//   - A folder has no content.
+//   - A header that has neither a name nor a type ends the archive.
 func careless(t *testing.T, packed []byte) []unpacked {
 	t.Helper()
 	rest := plain(t, packed)
@@ -140,7 +144,8 @@ func careless(t *testing.T, packed []byte) []unpacked {
 	return out
 }
 
-// recordsOf parses records. If a name occurs twice, the first record counts.
+// recordsOf parses the records of an extended header. If a key occurs twice, the first record
+// counts.
 func recordsOf(text string) map[string]string {
 	out := map[string]string{}
 	for text != "" {
@@ -158,9 +163,9 @@ func recordsOf(text string) map[string]string {
 	return out
 }
 
-// harmless fails the test if an archive could harm a program that unpacks it. The entries found by
-// [careless] must stay in the folder where they are unpacked, without links and special
-// permissions. They must equal the entries found by [careful].
+// harmless fails the test if an archive could harm a program that unpacks it. The entries that
+// [careless] finds must stay in the folder where they are unpacked. They must have no links and no
+// special permissions. They must equal the entries that [careful] finds.
 func harmless(t *testing.T, packed []byte, limit int64) {
 	t.Helper()
 	entries := careless(t, packed)

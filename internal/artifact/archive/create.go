@@ -16,10 +16,10 @@ import (
 
 // Create packs a folder as tar.gz into out, in lexical order. Use a file system from os.Root.FS,
 // which follows no link out of the folder. Create has the same rules, refusals and uniform headers
-// as Normalize, so equal folders give equal bytes. Unlike Normalize, Create never reads or counts
-// the files that opts.Ignore leaves out. Create also refuses a file that changes while it is read.
-// It refuses two names that differ only in Unicode's normalization, because some systems treat them
-// as one name.
+// as Normalize. So equal folders give equal bytes. Unlike Normalize, Create never reads or counts
+// the files that opts.Ignore leaves out. Create also refuses a file that changes while Create reads
+// it. It refuses two names that differ only in Unicode's normalization. Some systems treat such
+// names as one name.
 func Create(ctx context.Context, fsys fs.FS, out io.Writer, opts Options) (Summary, error) {
 	return create(fsys, out, opts, func(w *walker) error { return w.walk(ctx, opts.Ignore) })
 }

@@ -13,8 +13,8 @@ type Reason string
 
 // The reasons for a refusal.
 const (
-	// ReasonPath is an entry whose name is empty, absolute, too long or not valid UTF-8, leaves the
-	// archive, or contains a backslash or a control character.
+	// ReasonPath is an entry whose name is empty, absolute, too long or not valid UTF-8. It is also
+	// an entry whose name leaves the archive, or contains a backslash or a control character.
 	ReasonPath Reason = "unsafe-path"
 	// ReasonLink is a hard link, or a symbolic link that is absolute or leaves the archive. For
 	// Copy it is any link.
@@ -22,7 +22,7 @@ const (
 	// ReasonType is an entry that is neither directory, regular file nor link: a device, a fifo, a
 	// sparse file.
 	ReasonType Reason = "unsupported-type"
-	// ReasonHeader is a header that cannot be kept unchanged: it has special permission bits,
+	// ReasonHeader is a header that cannot be kept unchanged. It has special permission bits,
 	// extended attributes or global records, or programs read it in different ways. Only Copy has
 	// this refusal.
 	ReasonHeader Reason = "unsafe-header"
@@ -48,7 +48,7 @@ const (
 type Error struct {
 	// Reason is the rule that was broken.
 	Reason Reason
-	// Entry is the name of the refused entry, unchanged from the archive; empty if the whole
+	// Entry is the name of the refused entry, unchanged from the archive. It is empty if the whole
 	// archive is refused. The name is untrusted text: Error() quotes and shortens it.
 	Entry string
 	// Fix is the next step for the publisher or the administrator, in one sentence.

@@ -10,7 +10,7 @@ import (
 )
 
 // Extract reads a tar archive (plain or gzip) up to its end. It writes the archive's folders and
-// files below root, which should be empty. It has the same rules and refusals as Normalize: it
+// files below root, which should be empty. It has the same rules and refusals as Normalize. It
 // makes no link, and writes no file twice or outside root. Files have the permissions 0644 or 0755,
 // less the process's umask. After any error, root has a part of the archive and must be deleted.
 func Extract(ctx context.Context, in io.Reader, root *os.Root, opts Options) (Summary, error) {

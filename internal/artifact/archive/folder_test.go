@@ -22,8 +22,8 @@ import (
 )
 
 // extract extracts an archive into a new folder. It returns the folder's files as "name mode body",
-// in lexical order. It fails if the folder has entries that are neither folder nor regular file, or
-// if there is anything beside the folder.
+// in lexical order. The test fails if the folder has an entry that is neither a folder nor a
+// regular file. It also fails if there is anything beside the new folder.
 func extract(t *testing.T, in []byte, opts archive.Options) ([]string, error) {
 	t.Helper()
 	outside := t.TempDir()
@@ -223,7 +223,7 @@ func TestCreateIsNormal(t *testing.T) {
 	}
 }
 
-// full simulates a disk with room for left bytes.
+// full simulates a disk. The field left is the number of bytes that still fit.
 type full struct{ left int }
 
 var errFull = errors.New("no space left on device")

@@ -12,8 +12,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// FuzzNormalize checks that the outputs of Normalize and Copy are harmless, and that normalizing
-// Normalize's output again changes nothing.
+// FuzzNormalize checks that the outputs of Normalize and Copy pass [harmless]. It also checks that
+// normalizing Normalize's output again changes nothing.
 func FuzzNormalize(f *testing.F) {
 	limits := archive.Limits{MaxBytes: 1 << 20, MaxFiles: 100}
 	f.Add(pack(f, dir("d"), reg("d/x", "1"), link("l", "d")), "")
@@ -26,7 +26,7 @@ func FuzzNormalize(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte, ignore string) { holds(t, in, ignore, limits) })
 }
 
-// FuzzEntries checks the same as FuzzNormalize, but for well-formed tar archives: random bytes
+// FuzzEntries checks the same as FuzzNormalize, but for well-formed tar archives. Random bytes
 // seldom have a header with the right checksum. Each line of the fuzzed script describes one entry:
 // a byte for its type, its name, a NUL, and its link's target.
 func FuzzEntries(f *testing.F) {

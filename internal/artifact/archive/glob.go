@@ -8,10 +8,11 @@ import (
 // glob is a pattern for one path element, split at each "*". A pattern without "*" has one piece.
 type glob []piece
 
-// piece is a part of a glob without "*".
+// piece is one of the parts into which "*" divides a pattern.
 type piece struct {
 	text string
-	// runes is the number of runes that a text with ?, [...] or \x matches; -1 for a literal text.
+	// runes is -1 if text is literal. If text contains ?, [...] or \x, runes is the number of runes
+	// that text matches.
 	runes int
 }
 
@@ -37,7 +38,8 @@ func newGlob(text string) (g glob, reason string) {
 	return append(g, newPiece(text[begin:])), ""
 }
 
-// elementLen returns the length in bytes of a pattern's first element. The element must not be "*".
+// elementLen returns the length in bytes of a pattern's first element: ?, [...], \x or a literal
+// rune. The element must not be "*".
 func elementLen(pat string) (n int, reason string) {
 	switch pat[0] {
 	case '\\':
@@ -70,7 +72,7 @@ func newPiece(text string) piece {
 }
 
 // match reports whether the glob matches the path element, and subtracts the cost from steps. Each
-// piece between two "*" matches at the first position where it fits, because this leaves the most
+// piece between two "*" matches at the first position where it fits. This position leaves the most
 // text to the pieces after it.
 func (g glob) match(name string, steps *int) bool {
 	*steps--

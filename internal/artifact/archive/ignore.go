@@ -58,7 +58,7 @@ const ignoreField = "spec.ignore"
 // pattern is one line of Patterns.
 type pattern struct {
 	elements []glob // path elements; nil means "**", any number of elements
-	first    uint64 // state of the archive's root; see the method state
+	first    uint64 // state in which matching begins, at the archive's root; see the method state
 	anchored bool   // matches from the root, not at any depth
 	dirOnly  bool
 	negated  bool
@@ -78,10 +78,13 @@ func ParsePatterns(text string) (Patterns, error) {
 	return parse("", ignoreField, text)
 }
 
-// ParseOver is like [ParsePatterns], but also applies default patterns. As in Flux, a text with any
-// pattern replaces all defaults except those for version control files, which always come first.
-// The caller passes the result of [DefaultPatterns], so that the defaults are parsed only once:
-// parsing takes longer than everything else in planning a spec. Errors name the given field.
+// ParseOver is like [ParsePatterns], but also applies default patterns, as Flux does:
+//   - If the text has no pattern, ParseOver returns the argument defaults.
+//   - If the text has a pattern, ParseOver returns the default patterns for version control files,
+//     and then the patterns of the text.
+//
+// The argument defaults is the result of [DefaultPatterns]. A caller that makes many calls should
+// call DefaultPatterns only once, because it is slow. Errors name the given field.
 func ParseOver(defaults Patterns, field, text string) (Patterns, error) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "#") && strings.TrimSpace(line) != "" {
@@ -162,10 +165,10 @@ func parseLine(line string) (p pattern, ok bool, reason string) {
 	return p, true, ""
 }
 
-// state returns the state of a path that matches all elements of the pattern before the given one.
-// A state is a set of bits: bit i says that the elements before element i match the path. So bit
-// len(p.elements) says that the whole pattern matches. If element i is "**", bit i+1 is set as
-// well, because "**" may match no path element.
+// state returns the pattern's state for a path that matches p.elements[:element]. The state says
+// which beginnings of the pattern match the path. It is a set of bits. Bit i says that
+// p.elements[:i] matches. So bit len(p.elements) says that the whole pattern matches. If element i
+// is "**", bit i+1 is set together with bit i, because "**" may match no path element.
 func (p pattern) state(element int) uint64 {
 	s := uint64(1) << element
 	if element < len(p.elements) && p.elements[element] == nil {
@@ -174,9 +177,10 @@ func (p pattern) state(element int) uint64 {
 	return s
 }
 
-// next returns the state of a folder's entry with this name, and whether the pattern matches the
-// entry. The given state is the folder's. The pattern must not match the folder itself. The cost is
-// subtracted from steps.
+// next returns the pattern's state for an entry of a folder, and whether the pattern matches the
+// entry. The argument state is the pattern's state for the folder. The pattern must not match the
+// folder itself. The argument name is the entry's name in the folder. The cost is subtracted from
+// steps.
 func (p pattern) next(state uint64, name string, steps *int) (next uint64, matches bool) {
 	*steps--
 	if !p.anchored {

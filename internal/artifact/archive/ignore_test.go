@@ -18,8 +18,8 @@ import (
 func TestPatterns(t *testing.T) {
 	cases := []struct {
 		patterns string
-		out      string // paths that are left out; a directory ends in "/"
-		in       string // paths that stay
+		out      string // paths that are left out of the archive; a directory ends in "/"
+		in       string // paths that stay in the archive
 	}{
 		{"*.md", "a.md d/b.md d.md/ d.md/x", "a.mdx md"},
 		{"/a", "a a/b", "d/a"},
@@ -95,8 +95,8 @@ func TestDefaultPatterns(t *testing.T) {
 }
 
 // TestPatternsOverDefaults checks when a text replaces the default patterns. As in Flux's code,
-// comments and empty lines do not. Any other text replaces all default patterns except those for
-// version control files.
+// comments and empty lines replace nothing. Any other text replaces all default patterns except
+// those for version control files.
 func TestPatternsOverDefaults(t *testing.T) {
 	for text, c := range map[string]struct{ out, in string }{
 		"":                  {".git/config a.jpg .github/x", "a.yaml"},
@@ -174,8 +174,8 @@ func TestMatcherRemembersFolders(t *testing.T) {
 	}
 }
 
-// hostilePatterns returns as many patterns as fit into spec.ignore. In each folder of hostilePath,
-// each pattern begins a new match.
+// hostilePatterns returns patterns that are slow to match, as many as fit into spec.ignore. Because
+// of the "**", a match of each pattern may begin in any folder of hostilePath.
 func hostilePatterns(tb testing.TB) archive.Patterns {
 	tb.Helper()
 	var text strings.Builder
@@ -211,8 +211,8 @@ func TestPatternsAreBounded(t *testing.T) {
 	t.Error("matched to the end")
 }
 
-// TestManyOrdinaryPatternsAreTaken checks that ordinary patterns never take too long: a path costs
-// less than its allowance.
+// TestManyOrdinaryPatternsAreTaken checks that ordinary patterns never take too long to match. A
+// path takes fewer steps than a Matcher allows for each path.
 func TestManyOrdinaryPatternsAreTaken(t *testing.T) {
 	var text strings.Builder
 	for i := range 490 {

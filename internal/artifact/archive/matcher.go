@@ -6,31 +6,36 @@ import "strings"
 // with a path element. A Matcher begins with firstSteps, and gets stepsPerPath for each path. So
 // only the cost of the average path is bounded.
 const (
-	// firstSteps is 32 million, some tenths of a second.
+	// firstSteps is the number of steps that a Matcher has at the beginning: some 33 million, which
+	// take some tenths of a second.
 	firstSteps = 32 << 20
-	// stepsPerPath is 8192. With 500 patterns, a file costs one or two thousand steps. Each of its
-	// folders costs as much, unless the previous path was in the same folder. For DefaultMaxFiles
-	// paths this takes about two seconds, less than the compression of the archive.
+	// stepsPerPath is the number of steps that a Matcher gets for each path: 8192. With 500
+	// patterns, a file costs one or two thousand steps. Each of its folders costs as much, unless
+	// the previous path was in the same folder. DefaultMaxFiles paths of 8192 steps take about two
+	// seconds, less than the compression of the archive.
 	stepsPerPath = 8 << 10
 )
 
 // Matcher says for each path of an archive whether patterns leave it out. It remembers the folders
-// of the last path: if the paths of a folder follow each other, the folder is matched only once. A
-// Matcher is for one archive and one goroutine.
+// of a recent path. So if the paths of a folder follow each other, the folder is matched only once.
+// A Matcher is for one archive and one goroutine.
 type Matcher struct {
 	list    []pattern
 	field   string
 	left    int     // remaining steps
-	folders []level // folders of the last path, from the root
+	folders []level // folders of a recent path: each is in the one before it
 }
 
 // level is one folder of a path, with the patterns' decision about the folder.
 type level struct {
 	name string
-	// decided is one more than the index of the last pattern that matches the folder or a parent of
-	// it; 0 if no pattern matches. Earlier patterns have no effect below the folder.
+	// decided is 0 if no pattern matches the folder or a parent of it. Otherwise it is one more
+	// than the index of the last pattern that matches. Earlier patterns have no effect below the
+	// folder.
 	decided int
-	// states[i] is the state of pattern decided+i in this folder; see pattern.next.
+	// states[i] is the state that the pattern with the index decided+i has in this folder. If the
+	// pattern is anchored, the state says which beginnings of the pattern match the folder's path.
+	// It is a set of bits; see the method state of pattern. states is nil for the archive's root.
 	states []uint64
 }
 
@@ -71,10 +76,10 @@ func (m *Matcher) tooManySteps() *Error {
 		"the patterns of %s take too long to match with these paths", m.field)
 }
 
-// enter returns the level of the folder dir. It reuses the levels of the folders that the last path
-// has in common with dir.
+// enter returns the level of the folder dir. If m.folders and the path dir begin with the same
+// folders, enter reuses the levels of these folders.
 func (m *Matcher) enter(dir string) level {
-	at := level{} // the archive itself, which no pattern matches
+	at := level{} // begin at the archive's root, which no pattern matches
 	depth := 0
 	for dir != "" && m.left >= 0 {
 		name, rest, _ := strings.Cut(dir, "/")
@@ -91,7 +96,8 @@ func (m *Matcher) enter(dir string) level {
 	return at
 }
 
-// state returns the state that the pattern m.list[at] has in a folder.
+// state returns the state of the pattern m.list[at] in a folder, for the pattern's method next. If
+// the pattern is anchored, the state says which beginnings of the pattern match the folder's path.
 func (m *Matcher) state(folder level, at int) uint64 {
 	if folder.states == nil { // the root
 		return m.list[at].first
@@ -99,8 +105,9 @@ func (m *Matcher) state(folder level, at int) uint64 {
 	return folder.states[at-folder.decided]
 }
 
-// descend returns the level of a folder, given the level of its parent. The last match decides, so
-// patterns before a match are not tried.
+// descend returns the level of a folder, given its name and the level of its parent. Of the
+// patterns that match a folder, only the last one has an effect. So descend tries the patterns from
+// last to first, and stops at a match.
 func (m *Matcher) descend(above level, name string) level {
 	below := level{name: name, decided: above.decided}
 	states := make([]uint64, len(m.list)-above.decided)

@@ -53,7 +53,7 @@ func CleanName(raw string) (string, error) {
 
 // staysInside reports whether a symbolic link at name leads to a place inside the archive. The name
 // must be clean. staysInside only compares text, while a file system would follow links on the way.
-// This is enough, because no link reaches the output: the answer only decides whether a link is
+// This is enough, because no link reaches the output. The answer only decides whether a link is
 // refused or left out.
 func staysInside(name, target string) bool {
 	if target == "" || strings.HasPrefix(target, "/") || strings.ContainsAny(target, "\\\x00") {

@@ -25,9 +25,9 @@ const (
 
 // Limits bound what an archive may cost. A zero field means its default.
 type Limits struct {
-	// MaxBytes bounds the unpacked tar stream in bytes, with headers and padding: both the stream
-	// that is read and the stream that is written. It stops a decompression bomb. Default
-	// DefaultMaxBytes.
+	// MaxBytes bounds the unpacked tar stream in bytes, with headers and padding. It bounds both
+	// the stream that is read and the stream that is written. It stops a decompression bomb.
+	// Default DefaultMaxBytes.
 	MaxBytes int64
 	// MaxFiles bounds the number of entries. A parent folder that has no entry of its own counts
 	// too. Default DefaultMaxFiles.
@@ -81,10 +81,11 @@ type Summary struct {
 // uniform form as tar.gz to out; see the package documentation for the rules. After any error the
 // output must not be used.
 //
-// A refusal is an *Error. An error of the input (a broken connection, a wrong digest at the end of
-// a verified stream) or of the output is returned unchanged. If the archive is damaged, Normalize
-// reads the rest of the input. If that fails, it returns the input's error instead of the refusal.
-// When ctx ends, Normalize stops before the next block or entry.
+// A refusal is an *Error. An error of the input or of the output is returned unchanged. Errors of
+// the input are, for example, a broken connection and a wrong digest at the end of a verified
+// stream. If the archive is damaged, Normalize reads the rest of the input. If this read fails,
+// Normalize returns the input's error instead of the refusal. When ctx ends, Normalize stops before
+// the next block or entry.
 func Normalize(ctx context.Context, in io.Reader, out io.Writer, opts Options) (Summary, error) {
 	zip := newZip(out)
 	defer zip.release()
@@ -191,7 +192,7 @@ type normalizer struct {
 	written  *meter // bounds the written bytes
 	out      sink
 	seen     map[string]kind
-	count    int // number of entries that are not in the map seen
+	count    int // number of entries that n.seen does not count, such as global headers
 	buf      []byte
 	sum      Summary
 }
@@ -220,7 +221,7 @@ func (n *normalizer) pack(out io.Writer) {
 	n.out = tar.NewWriter(n.written)
 }
 
-// read reads the whole archive, and closes its output with closeOut.
+// read reads the whole archive. If there is no error, read calls closeOut to close the output.
 func (n *normalizer) read(ctx context.Context, in io.Reader, closeOut func() error) (Summary, error) {
 	src := &source{ctx: ctx, r: in}
 	err := n.archive(ctx, src)
@@ -229,8 +230,8 @@ func (n *normalizer) read(ctx context.Context, in io.Reader, closeOut func() err
 		return sum, nil
 	}
 	if ReasonOf(err) == ReasonCorrupt {
-		// A truncated or forged download often looks like damage. Read on: the error of the source
-		// says more.
+		// A truncated or forged archive often looks corrupt. Read the source to its end: the
+		// source's error says more.
 		_, _ = io.Copy(io.Discard, src)
 	}
 	if src.err != nil {
@@ -240,7 +241,8 @@ func (n *normalizer) read(ctx context.Context, in io.Reader, closeOut func() err
 }
 
 // finish ends the output and returns the summary. If err is not nil, finish only returns the result
-// of explain: a refusal if a decoder or a limit caused the error, otherwise the unchanged error.
+// of explain. The result is a refusal if a decoder or a limit caused the error, and otherwise the
+// unchanged error.
 func (n *normalizer) finish(err error, closeOut func() error) (Summary, error) {
 	if err == nil {
 		err = n.out.Close()
@@ -450,8 +452,8 @@ func (n *normalizer) file(hdr *tar.Header, name string, content io.Reader) error
 	if err := n.out.WriteHeader(header(name, tar.TypeReg, mode, hdr.Size)); err != nil {
 		return err
 	}
-	// Hide the methods ReadFrom and WriteTo, which io.CopyBuffer would call instead. Without them,
-	// equal input gives equal writes.
+	// Hide the methods ReadFrom and WriteTo. If they exist, io.CopyBuffer calls them and does not
+	// use n.buf. Without them, equal input gives equal writes.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{n.out}, struct{ io.Reader }{content}, n.buf); err != nil {
 		return err
 	}

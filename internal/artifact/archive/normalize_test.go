@@ -257,7 +257,7 @@ func TestNormalizeRefuses(t *testing.T) {
 			if strings.ContainsAny(err.Error(), "\n\x1b") || len(err.Error()) > 500 {
 				t.Errorf("the text is not fit for a condition: %q", err)
 			}
-			// Copy must give the same reason, or refuse a link.
+			// Copy must fail for c.reason too, or for ReasonLink, because Copy refuses links.
 			_, err = archive.Copy(t.Context(), bytes.NewReader(c.in), io.Discard, c.limits)
 			if reason := archive.ReasonOf(err); reason != c.reason && reason != archive.ReasonLink {
 				t.Errorf("Copy says %v", err)
@@ -371,7 +371,8 @@ func TestNormalizePassesForeignErrors(t *testing.T) {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
 	}
-	// A verified stream fails only at its end, after the damage was detected.
+	// A reader that verifies a digest fails only at its end. Normalize detects the damage
+	// before that.
 	damaged := flip(slices.Clone(packed), 14)
 	r := io.MultiReader(bytes.NewReader(damaged), iotest.ErrReader(broken))
 	if _, err := archive.Normalize(t.Context(), r, io.Discard, archive.Options{}); !errors.Is(err, broken) {
@@ -408,7 +409,8 @@ func (a *asked) Err() error {
 }
 
 // TestNormalizeEndsBetweenEntries checks that Normalize stops between two entries when its context
-// ends, although one read may return a thousand entries.
+// ends. The entries compress so well that one read of the archive may return many of them. So
+// Normalize must check the context before each entry, and not only before each read.
 func TestNormalizeEndsBetweenEntries(t *testing.T) {
 	var many []entry
 	for i := range 1000 {

@@ -7,7 +7,9 @@ import (
 	"strings"
 )
 
-// reference evaluates patterns in a simple way: it tries everything with Go's regular expressions.
+// reference reports whether the patterns exclude a path. Tests compare its results with those of
+// package archive. It is simple but slow: it tries each pattern on the path and on each of its
+// parent folders, with Go's regular expressions.
 func reference(patterns, path string, isDir bool) bool {
 	parts := strings.Split(path, "/")
 	decided := false

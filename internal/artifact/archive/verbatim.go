@@ -34,8 +34,8 @@ const (
 	fixLinkKept = "remove the link, or have the archive extracted (operation: extract), which leaves it out"
 )
 
-// verbatim checks an archive that is copied unchanged. Checking with archive/tar is not enough:
-// other programs will read the same bytes, and may see a harmful archive where archive/tar sees a
+// verbatim checks an archive that is copied unchanged. Checking with archive/tar is not enough.
+// Other programs will read the same bytes, and may see a harmful archive where archive/tar sees a
 // harmless one. So verbatim parses the headers itself, and refuses a header that can be understood
 // in two ways.
 type verbatim struct {
@@ -45,9 +45,9 @@ type verbatim struct {
 	kind     byte   // the type of the last header
 	extended bool   // a header that extends the next entry was read
 	records  []byte // content of an extended header, or a long name
-	missing  int    // bytes of the records that are still to be read
-	sized    string // size that the records give to the next entry; empty if none
-	ended    bool   // a block of zeros was read; drain checks the data after it
+	missing  int    // number of bytes that are still to be read into records
+	sized    string // size of the next entry, as an extended header says; empty if none says it
+	ended    bool   // a block of zeros was read; normalizer.drain checks the data after it
 	odd      string // what is wrong with the headers; empty if nothing
 }
 
@@ -70,7 +70,8 @@ func (v *verbatim) check(hdr *tar.Header) error {
 	}
 }
 
-// end checks the headers after the last entry; check does not see them.
+// end refuses unsafe headers after the last entry of the archive. The method check is called only
+// for entries, so it does not find these headers.
 func (v *verbatim) end() error {
 	switch {
 	case v.odd != "":
@@ -95,8 +96,9 @@ func special(typeflag byte) int64 {
 	}
 }
 
-// Write parses the headers of the stream. It never fails: check reports the faults of headers that
-// archive/tar accepts.
+// Write parses the headers of the stream. It never returns an error. If it finds a fault, it stores
+// the fault in v.odd. The methods check and end report the fault, unless archive/tar has already
+// refused the header.
 func (v *verbatim) Write(p []byte) (int, error) {
 	n := len(p)
 	for len(p) > 0 && !v.ended && v.odd == "" {
@@ -140,11 +142,11 @@ func (v *verbatim) content(p []byte) {
 // header, so different programs would unpack different names.
 const emptyName = "the long name of an entry is empty"
 
-// octal matches a number that all programs understand alike: octal digits, with spaces before, and
-// with spaces or NULs after. It also matches a field of NULs.
+// octal matches a number that all programs understand alike. The number is octal digits, with
+// spaces before, and with spaces or NULs after. octal also matches a field of NULs.
 var octal = regexp.MustCompile(`^ *[0-7]+[ \x00]*$|^\x00*$`)
 
-// header parses the header in block. It returns a description of the header's fault, or "" if the
+// header parses the header in v.block. It returns a description of the header's fault, or "" if the
 // header has no fault.
 func (v *verbatim) header() string {
 	if v.block == [blockSize]byte{} {
@@ -200,11 +202,14 @@ func (v *verbatim) header() string {
 	return ""
 }
 
-// leaves reports whether a header's own name leads out of the folder where it is unpacked. Programs
-// that do not support records and long names use this name, and unpack an extending header as a
-// file. A ".." at the end is accepted, because it may be the beginning of a longer name. A global
-// header is not a file and may have an absolute name: GNU tar names it after the folder for
-// temporary files.
+// leaves reports whether the name in a header leads out of the folder where the archive is
+// unpacked. Records or a long name may replace this name, but some programs support neither. Such
+// programs use the name in the header. They also unpack the records or the long name as a file.
+//
+// Two kinds of names are accepted all the same:
+//   - A name may end in "..", because this may be the beginning of a longer name.
+//   - A global header's name may be absolute, because a global header is not a file. GNU tar names
+//     it after the folder for temporary files.
 func leaves(name string, kind byte) bool {
 	return strings.HasPrefix(name, "/") && kind != tar.TypeXGlobalHeader || strings.HasPrefix(name, "../") || strings.Contains(name, "/../")
 }
@@ -221,8 +226,8 @@ func isZero(b []byte) bool { return !slices.ContainsFunc(b, func(c byte) bool { 
 var recordWithin = regexp.MustCompile(`\n\s*[0-9]`)
 
 // readRecords reads the records of an extended header (IEEE Std 1003.1, pax, "pax Extended
-// Header"). It returns the entry's size, if a record gives the size, and what is wrong with the
-// records, if anything.
+// Header"). The result size is the entry's size, or empty if no record gives it. The result odd
+// says what is wrong with the records, or is empty.
 func readRecords(text string, global bool) (size, odd string) {
 	var known []string
 	for text != "" {

@@ -180,7 +180,8 @@ func TestCopyKeepsBytes(t *testing.T) {
 	}
 }
 
-// FuzzCopy checks that archives which Copy accepts are harmless. It changes bytes of one header.
+// FuzzCopy changes bytes of one header of an archive. If Copy accepts the archive, the copy must
+// pass [harmless].
 func FuzzCopy(f *testing.F) {
 	f.Add("0d/x\n5d", uint8(0), uint16(345), []byte("../../x"))
 	f.Add("xpath=good\n0x", uint8(1), uint16(257), []byte(gnuMagic))

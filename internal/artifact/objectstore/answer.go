@@ -18,12 +18,13 @@ const maxErrorBody = 64 << 10
 // meaning describes a service's own error code, which is more precise than the HTTP status.
 type meaning struct {
 	code       origin.Code
-	fix        string // the next step; empty: the usual next step for code
+	fix        string // what the user should do; empty for the usual advice of the origin.Code
 	permission string // the permission that the identity lacks
 }
 
-// meaningOf returns the meaning of an error code; false if the HTTP status says enough. Errors show
-// the codes with a meaning, and no other text from a service. Sources: "Error responses" of the
+// meaningOf returns the meaning of a service's error code. It returns false for a code that is not
+// listed here, because the HTTP status then says enough. Error texts contain the listed codes and
+// the bucket's region, but no other text of an error answer. Sources: "Error responses" of the
 // Amazon S3 API reference; "Blob service error codes" and "Common REST API error codes" of Azure
 // Storage; "HTTP status and error codes for JSON" of Google Cloud Storage.
 func meaningOf(serviceCode string) (meaning, bool) {

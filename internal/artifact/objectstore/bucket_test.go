@@ -108,7 +108,7 @@ func TestOnlyWhatChangedIsFetched(t *testing.T) {
 	}
 }
 
-// firstLine returns the first line of the index of source "test" for the given reader.
+// firstLine returns the first line of an index with the source "test" and the given Options.Reader.
 func firstLine(reader string) string {
 	return fmt.Sprintf("lanyard bucket index 1\t\"test\"\t%x\n", sha256.Sum256([]byte(reader)))
 }
@@ -244,7 +244,7 @@ func TestListingsThatCannotBeUsedAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		objects []objectstore.Object
 		opts    objectstore.Options
-		code    origin.Code // empty if package archive refuses the archive as too large
+		code    origin.Code // code of the error; empty for an error with archive.ReasonTooLarge
 		text    string
 	}{
 		"no version":         {[]objectstore.Object{{Key: "a", Size: 1}}, objectstore.Options{}, origin.CodeProtocol, "entity tag"},
@@ -543,7 +543,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// silent opens no object before the context ends.
+// silent is a bucket whose Open blocks until the context ends, and then fails.
 type silent struct{ *fake }
 
 func (*silent) Open(ctx context.Context, _ objectstore.Object) (io.ReadCloser, error) {
@@ -657,8 +657,8 @@ func (s *stalling) Read(p []byte) (int, error) {
 	return 0, context.DeadlineExceeded
 }
 
-// TestContentThatStalls checks that callers can distinguish their own deadline from a service that
-// breaks off.
+// TestContentThatStalls checks that the error wraps [context.DeadlineExceeded], so that callers can
+// recognize their own deadline.
 func TestContentThatStalls(t *testing.T) {
 	s := bucketOf("a=half and more")
 	s.body = func(string, int) (io.ReadCloser, error) { return io.NopCloser(&stalling{}), nil }

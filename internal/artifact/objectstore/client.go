@@ -11,10 +11,10 @@ import (
 )
 
 // NewClient returns the HTTP client for a cloud's client library. It sends requests through next,
-// and requires HTTPS unless insecure is set. It retries requests, so the library must not. An
-// answer other than success, including a redirect, becomes an [*origin.Error] before the library
-// sees it. An answer may be at most as long as a page of a listing, except answers to [Content]
-// requests. The HTTP client has no timeout: each request's context bounds it.
+// and requires HTTPS unless insecure is set. It retries requests, so the library must not retry
+// them. An answer other than success, including a redirect, becomes an [*origin.Error] before the
+// library sees it. Only answers to [Content] requests may be longer than a page of a listing. The
+// HTTP client has no timeout: each request's context bounds it.
 func NewClient(next http.RoundTripper, insecure bool, caller origin.Caller) *http.Client {
 	return &http.Client{
 		Transport:     &session{next: next, insecure: insecure, caller: caller},

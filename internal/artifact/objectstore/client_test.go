@@ -170,8 +170,8 @@ func TestPagesAreBoundedAndContentIsNot(t *testing.T) {
 	}
 }
 
-// TestPartsOfPagesAreBounded checks that the number of XML parts of a page is bounded, not only its
-// bytes.
+// TestPartsOfPagesAreBounded checks that a page with too many XML tags or attributes is refused,
+// even if its size is allowed.
 func TestPartsOfPagesAreBounded(t *testing.T) {
 	object := `<Contents>` + strings.Repeat(`<Owner><ID>x</ID></Owner>`, 10) + `</Contents>`
 	for name, test := range map[string]struct {

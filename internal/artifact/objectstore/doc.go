@@ -1,7 +1,7 @@
 // Package objectstore makes one archive from the objects of a bucket, in any cloud.
 //
 //	index, err := objectstore.List(ctx, storage, source, opts)   // keys and versions; no object is fetched
-//	if index.Revision() == known && index.Continues(note) { return } // nothing has changed
+//	if index.Revision() == oldRevision && index.Continues(oldText) { return } // nothing has changed
 //	done, err := objectstore.Write(ctx, storage, index, previous, out, opts.MaxBytes)
 //
 // [Storage] is the interface to one cloud. The packages below implement it with the cloud's own
@@ -10,20 +10,22 @@
 //
 // # Index and revision
 //
-// An [Index] is the sorted list of an archive's objects with their versions. The first line of its
-// text has a digest of the reader, the identity that reads the objects. Its revision is the SHA-256
-// of the text without this digest. A caller that stores the text beside the archive fetches only
-// what changed, even after a restart. The archive has one entry for each object of the index, in
-// the same order. If the text or the archive is lost, or the reader changed, everything is fetched
-// again: a new reader may be allowed to list a bucket, but not to read its objects.
+// An [Index] is the sorted list of an archive's objects with their versions. The archive has one
+// entry for each object of the index, in the same order. [Index.Encode] writes the index as text.
+// The first line of the text has a digest of the reader, the identity that reads the objects.
+// [Index.Revision] is the SHA-256 of the text without this digest.
+//
+// A caller that stores the text beside the archive fetches only what changed, even after a restart.
+// If the text or the archive is lost, everything is fetched again. The same applies if the reader
+// changed: a new reader may be allowed to list a bucket, but not to read its objects.
 //
 // # Bounds
 //
 // Memory holds the index of at most [MaxObjects] objects. It also holds a page of the listing, or a
 // fixed piece of each of at most [Concurrency] objects. An object's size does not matter. A page is
-// refused if decoding would take far more memory than the page has bytes. An object that changed
-// after it was listed is not fetched, because its version is a condition of the request. The next
-// attempt lists it again.
+// refused if decoding would take far more memory than the page has bytes. Each request for an
+// object has the listed version as a condition. So an object that changed after it was listed is
+// not fetched. The next attempt lists the object again.
 //
 // # Names
 //

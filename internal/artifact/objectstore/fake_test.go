@@ -153,7 +153,8 @@ func mustFetch(tb testing.TB, s objectstore.Storage, previous *artifact, opts ob
 	return a
 }
 
-// files lists an artifact as "name=content", in its order.
+// files returns the files of an artifact in the archive's order. Each file is written as
+// "name=content".
 func (a *artifact) files(tb testing.TB) []string {
 	tb.Helper()
 	plain, err := gzip.NewReader(bytes.NewReader(a.bytes))

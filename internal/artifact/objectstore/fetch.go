@@ -17,8 +17,8 @@ const (
 	// piece is how many bytes of an object are read ahead, before its turn to be written. The rest
 	// of a longer object is read while the object is written.
 	piece = 1 << 20
-	// ahead is the number of planned objects that may wait to be written. Most of them come from
-	// the previous archive and cost nothing.
+	// ahead is how many objects may wait to be written. Most of them wait without content, because
+	// they are in the previous archive and need not be fetched.
 	ahead = 4096
 )
 
@@ -153,7 +153,7 @@ func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}
 var errPanicked = errors.New("the client of the service panicked on its answer; report this as a fault of lanyard-controller")
 
 // read opens the object and reads its first piece. It reports whether the answer broke off, so that
-// the caller can try again: the HTTP client retries only until the answer begins.
+// the caller can try again. The HTTP client retries only until the answer begins.
 func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err error) {
 	o := p.object
 	defer func() {
@@ -203,7 +203,7 @@ func (c *content) copy(out io.Writer) error {
 	n, err := io.CopyN(out, source, missing)
 	switch {
 	case n < missing && source.err == nil && !errors.Is(err, io.EOF):
-		return err // an error of a write to out
+		return err // writing to out failed
 	case n < missing:
 		return broken(c.object, source.err)
 	}

@@ -28,8 +28,9 @@ const (
 	// maxIndex bounds the total length of an index's keys, names and versions, in bytes. It bounds
 	// memory if keys are long.
 	maxIndex = 16 << 20
-	// maxKey is the longest key that any cloud allows, in bytes. It bounds the cost of matching
-	// patterns with keys that are not valid names.
+	// maxKey is the length of the longest key that any cloud allows, in bytes. If a key is not a
+	// valid name, patterns may still leave the object out. But if such a key is longer than maxKey,
+	// it is refused at once. This bounds the cost of matching.
 	maxKey = 1024
 	// maxVersion bounds the length of a version, in bytes. Entity tags have about 40.
 	maxVersion = 256
@@ -67,7 +68,8 @@ type Index struct {
 
 // List makes the index of a bucket's objects. The source identifies the bucket: versions from
 // different sources are never compared. An error is an [*origin.Error], an error of the
-// credentials, or an [*archive.Error], for example for a key that cannot be a file's name.
+// credentials, or an [*archive.Error]. For example, a key that cannot be a file's name causes an
+// [*archive.Error].
 func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, archive.DefaultMaxBytes)
 	l := lister{opts: opts, matcher: opts.Ignore.Matcher(), index: &Index{source: source, reader: opts.Reader}}
@@ -162,8 +164,7 @@ func nameOf(key string) (string, error) {
 	return name, rename(err)
 }
 
-// finish sorts the entries, refuses names that one archive cannot have together, and computes the
-// revision.
+// finish sorts the entries, refuses conflicting names, and computes the revision.
 func (l *lister) finish() (*Index, error) {
 	x := l.index
 	slices.SortFunc(x.entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
@@ -185,7 +186,7 @@ func (l *lister) finish() (*Index, error) {
 	return x, nil
 }
 
-// duplicate returns the error for an entry that cannot be in one archive with another object.
+// duplicate returns the error for an entry whose name conflicts with another object's name.
 func duplicate(e entry, format, other string) error {
 	return rename(&archive.Error{Reason: archive.ReasonDuplicate, Entry: e.Key, Err: fmt.Errorf(format, archive.Quote(other))})
 }
@@ -206,9 +207,9 @@ func (x *Index) Continues(previous io.Reader) bool { return newDecoder(previous,
 // Len returns the number of objects.
 func (x *Index) Len() int { return len(x.entries) }
 
-// Encode writes the index as text. The first line has the source and a digest of the reader. Each
-// further line is an object: version, size and key, separated by tabs. These fields have no control
-// characters.
+// Encode writes the index as text. The first line has the source and a digest of Options.Reader.
+// Each further line is an object: version, size and key, separated by tabs. These fields have no
+// control characters.
 func (x *Index) Encode(w io.Writer) error { return x.encode(w, x.header()) }
 
 func (x *Index) encode(w io.Writer, first string) error {
@@ -231,8 +232,8 @@ func header(source, reader string) string {
 	return "lanyard bucket index 1\t" + strconv.Quote(source) + "\t" + reader + "\n"
 }
 
-// header returns the first line. It has only a digest of the reader, because the text must not
-// reveal the reader's names.
+// header returns the first line. The line has only a digest of Options.Reader, because Reader
+// contains names that the index must not reveal.
 func (x *Index) header() string {
 	reader := sha256.Sum256([]byte(x.reader))
 	return header(x.source, hex.EncodeToString(reader[:]))
@@ -244,15 +245,16 @@ type decoder struct {
 	lines *bufio.Scanner
 }
 
-// maxLine bounds a line of an index: the longest name of package archive, a version and a number.
+// maxLine bounds a line of an index: a version, a number and the longest name that package archive
+// allows.
 const maxLine = 2 << 10
 
 // newDecoder returns a decoder of an index that begins with the given line. It returns nil if the
 // index begins with another line, because such an index cannot be used.
 func newDecoder(r io.Reader, first string) *decoder {
 	lines := bufio.NewScanner(r)
-	// The first line may be longer than maxLine: the source is a bucket's name and a prefix,
-	// quoted.
+	// The first line may be longer than maxLine, because it contains the source. The source is a
+	// bucket's name and a prefix, quoted.
 	lines.Buffer(make([]byte, 4<<10), 16<<10)
 	if !lines.Scan() || lines.Text()+"\n" != first {
 		return nil
@@ -296,7 +298,8 @@ func unusable(what string) error {
 	}
 }
 
-// rename returns the error for a refused name with a fix: rename the object or leave it out.
+// rename returns err. If err is an *archive.Error, rename sets its Fix, which tells the user to
+// rename the object or to leave it out.
 func rename(err error) error {
 	if refused, ok := errors.AsType[*archive.Error](err); ok {
 		refused.Fix = "rename the object, or leave it out with spec.prefix or spec.ignore"

@@ -14,19 +14,21 @@ const (
 	// maxPage bounds the bytes of a page: a thousand keys of 1024 bytes, every byte escaped, and
 	// the text around the keys.
 	maxPage = 8 << 20
-	// maxParts bounds the parts of a page, which are XML tags and attributes (see page): a hundred
-	// for each of a thousand objects. Azure's objects have about sixty tags, and few keys contain
-	// "=".
+	// maxParts bounds the number of bytes "<" and "=" in a page. They stand for XML tags and
+	// attributes; see [page]. A page has at most a thousand objects, and maxParts allows a hundred
+	// of these bytes for each. An object of Azure has about sixty tags. The "=" in an object's key
+	// is counted too, but few keys contain "=".
 	maxParts = 100 * 1000
 )
 
-// page is the body of an answer. Read fails if the body is too long or has too many parts.
+// page is the body of an answer. Read fails if the body is too long or has too many parts. Parts
+// are XML tags and attributes.
 //
-// A bound on the bytes is not enough: a client needs a hundred bytes of memory for a part of a few
-// bytes, such as <Contents/>. So the page also counts the bytes "<" and "=" in the whole body:
-// every XML tag and attribute needs one of them. The page does not parse XML, because its parser
-// could differ from the client's parser and count fewer parts of a hostile body. JSON can be
-// written without these bytes, so the JSON decoder must bound the parts (package boundedjson).
+// A bound on the bytes is not enough. A client needs a hundred bytes of memory for a part of a few
+// bytes, such as <Contents/>. So page also counts the bytes "<" and "=" in the whole body: every
+// XML tag and attribute needs one of them. page does not parse XML: another parser than the
+// client's could count fewer parts in a hostile body. JSON needs neither "<" nor "=", so the
+// decoder of JSON pages must bound the values; see package boundedjson.
 type page struct {
 	io.ReadCloser
 

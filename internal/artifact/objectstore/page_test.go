@@ -103,7 +103,7 @@ func hostilePages() map[string]string {
 	}
 }
 
-// TestMemoryOfHostilePages checks that reading a page takes at most the planned memory, whatever
+// TestMemoryOfHostilePages checks that listing a page allocates at most maxListing bytes, whatever
 // the page contains.
 func TestMemoryOfHostilePages(t *testing.T) {
 	for name, page := range hostilePages() {
@@ -116,8 +116,8 @@ func TestMemoryOfHostilePages(t *testing.T) {
 }
 
 // FuzzMemoryOfPages repeats the fuzzer's short input until it fills a page. So an input that gets
-// past a bound gets past it many times. Each input is for one service, because go test reports a
-// deadlock if one input takes more than ten seconds.
+// past a bound gets past it many times. Each input tests only one service, to save time: go test
+// reports a deadlock if one input takes more than ten seconds.
 func FuzzMemoryOfPages(f *testing.F) {
 	for _, seed := range []struct{ before, part, after string }{
 		{`"<ListBucketResult>`, `<Contents/>`, `</ListBucketResult>`},

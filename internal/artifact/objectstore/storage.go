@@ -17,8 +17,8 @@ type Object struct {
 	Size int64
 }
 
-// Storage is one bucket. It is safe for concurrent use. Errors are [*origin.Error], or unchanged
-// errors of the credentials.
+// Storage is one bucket. It is safe for concurrent use. An error is an [*origin.Error], or the
+// unchanged error from the source of the credentials.
 type Storage interface {
 	// List yields the objects whose keys begin with prefix, page by page, in the service's order.
 	// The listing ends at the first error.

@@ -126,8 +126,10 @@ func (w *writer) write(ctx context.Context, items <-chan item, previous *Previou
 		}
 		w.done.Fetched++
 	}
+	// If ctx ends, the channel items may be closed before it has delivered all objects. The archive
+	// is then incomplete.
 	if err := context.Cause(ctx); err != nil {
-		return err // if ctx has ended, the last items may be missing
+		return err
 	}
 	if old != nil {
 		if err := old.check(); err != nil {
@@ -140,7 +142,8 @@ func (w *writer) write(ctx context.Context, items <-chan item, previous *Previou
 	return buffered.Flush()
 }
 
-// kept copies files from a previous archive, in their order.
+// kept reads the previous archive once, from its beginning to its end. Files can be copied only in
+// the order in which they stand in the previous archive.
 type kept struct {
 	plain *gzip.Reader
 	files *tar.Reader
@@ -169,7 +172,7 @@ func (k *kept) copy(out io.Writer, e entry) error {
 		source := &reader{r: k.files}
 		_, err := io.CopyBuffer(struct{ io.Writer }{out}, source, k.buf)
 		if k.err = source.err; k.err == nil {
-			return err // an error of a write to out, or nil
+			return err // nil, unless writing to out failed
 		}
 	}
 	return fmt.Errorf("%w: %w", ErrPrevious, k.err)

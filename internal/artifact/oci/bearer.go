@@ -10,10 +10,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// showToken asks the registry for its challenge and returns a transport that sends the token as the
-// challenge demands. It sends the token as the user's password if the registry wants Basic, and
-// otherwise as a bearer token. The library go-containerregistry itself would send a token only to
-// registries with a token server, and would ask that server first.
+// showToken asks the registry for its challenge. It returns a transport that sends the token
+// shown.RegistryToken to the registry. No token server is asked. If the challenge is Basic and
+// shown has a user name, the token is sent as the user's password. Otherwise it is sent as a bearer
+// token.
+//
+// The transport of go-containerregistry itself would answer a Basic challenge with a bearer token.
+// It would refuse a Bearer challenge that does not name a token server.
 func showToken(ctx context.Context, registry name.Registry, s *session, shown authn.AuthConfig) (http.RoundTripper, error) {
 	agent := transport.NewUserAgent(s, userAgent)
 	challenge, err := transport.Ping(ctx, registry, agent)

@@ -21,8 +21,8 @@ func shows(token string) oci.Options {
 	return oci.Options{Auth: authn.FromConfig(authn.AuthConfig{Username: tokenUser, RegistryToken: token})}
 }
 
-// asks is a registry that accepts requests with this Authorization header and answers other
-// requests with the challenge.
+// asks returns a registry that accepts requests with the given Authorization header. It answers
+// other requests with the challenge.
 func asks(header, challenge string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") == header {

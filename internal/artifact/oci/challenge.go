@@ -10,12 +10,13 @@ import (
 
 // Bounds of the remembered challenges.
 const (
-	// challengeLife is how long a registry's answer is remembered. If an attacker on the network
-	// blocks the TLS of an insecure registry for a moment, clients use plain http for this long.
+	// challengeLife is how long a registry's answer is remembered. An attacker on the network may
+	// block the TLS of an insecure registry for a moment. Clients then use plain http until
+	// challengeLife is over.
 	challengeLife = 10 * time.Minute
-	// maxChallenges bounds the number of registries. Tenants choose registries. If a tenant chooses
-	// too many, answers of other tenants' registries are dropped. Each dropped answer costs one
-	// more request.
+	// maxChallenges bounds the number of remembered answers. Tenants choose registries. If a tenant
+	// chooses too many, answers of other tenants' registries are dropped. Each dropped answer costs
+	// one more request.
 	maxChallenges = 1000
 	// maxChallengeBytes bounds the WWW-Authenticate headers of one answer. Public registries send
 	// 200 bytes.
@@ -23,13 +24,13 @@ const (
 )
 
 // Challenges remembers the registries' answers to GET /v2/, which say how clients must
-// authenticate. Clients without Challenges ask the registry at each [Connect]. It is safe for
-// concurrent use. The zero value is empty.
+// authenticate. Clients without Challenges ask the registry at each [Connect]. Challenges is safe
+// for concurrent use. The zero value is empty.
 //
 // An answer is used only by clients that reach the same host by the same route. The answer contains
 // no credential. It does not decide where a request or a password may go: each request is checked.
-// The registry is asked again after ten minutes, and after an answer such as HTTP 401, because the
-// remembered challenge may be wrong.
+// The registry is asked again after ten minutes. It is also asked again after an answer such as
+// HTTP 401, because the remembered challenge may be wrong.
 type Challenges struct {
 	mu    sync.Mutex // never held during I/O
 	known map[door]*challenge
@@ -98,11 +99,11 @@ func (c *Challenges) drop(at door) {
 	delete(c.known, at)
 }
 
-// current reports whether c is an answer that has not expired.
+// current reports whether the challenge exists and has not expired.
 func (c *challenge) current() bool { return c != nil && time.Now().Before(c.until) }
 
 // usable reports whether the answer may be remembered. Redirects and failures are not remembered.
-// An answer without TLS that refers to a token server is not remembered either: an attacker on the
+// An answer without TLS is not remembered if it refers to a token server. An attacker on the
 // network could refer to their own server, which would get passwords even after the attack.
 func (c *challenge) usable() bool {
 	bytes, tokenServer := 0, false
@@ -114,8 +115,9 @@ func (c *challenge) usable() bool {
 		(c.scheme == "https" || !tokenServer)
 }
 
-// response returns the remembered answer to req. Its Request has the scheme of the URL at which the
-// registry answered, because go-containerregistry reads the scheme there.
+// response returns the remembered answer as a response to req. The response's field Request has the
+// scheme of the URL at which the registry answered. go-containerregistry reads the scheme from this
+// field.
 func (c *challenge) response(req *http.Request) *http.Response {
 	answered := req.Clone(req.Context())
 	answered.URL.Scheme = c.scheme

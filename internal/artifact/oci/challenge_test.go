@@ -40,8 +40,8 @@ func resolve(ctx context.Context, n http.RoundTripper, opts oci.Options, repo oc
 	return err
 }
 
-// bearer is a registry that accepts the token and refers other requests to the token server at the
-// given URL.
+// bearer returns a registry that accepts the given bearer token. It answers other requests with a
+// challenge that names the token server's URL, realm.
 func bearer(realm, token string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer "+token {
@@ -314,8 +314,8 @@ func TestChallengesAreBounded(t *testing.T) {
 	})
 }
 
-// TestEndedChallengeGivesWay checks an insecure registry that loses its TLS after its remembered
-// answer expired. The answer without TLS must be remembered.
+// TestEndedChallengeGivesWay checks an insecure registry that loses its TLS. The remembered answer
+// came over https, and has expired. So the registry's next answer, over http, must be remembered.
 func TestEndedChallengeGivesWay(t *testing.T) {
 	_, digest := artifact("layer")
 	synctest.Test(t, func(t *testing.T) {

@@ -40,8 +40,8 @@ const (
 // tagLimits bound a list of tags.
 type tagLimits struct {
 	Tags  int
-	Pages int   // number of answers for one list
-	Bytes int64 // total size of these answers
+	Pages int   // maximum number of the registry's answers for one list; each answer is a page
+	Bytes int64 // maximum total size of these answers
 }
 
 // Options of a connection.
@@ -75,8 +75,8 @@ type Options struct {
 	Route string
 }
 
-// Basic returns an Authenticator for a user name and a password. Cloud registries take their tokens
-// in this form.
+// Basic returns an Authenticator for a user name and a password. Cloud registries accept their
+// tokens as passwords.
 func Basic(username, password string) authn.Authenticator {
 	return &authn.Basic{Username: username, Password: password}
 }
@@ -151,8 +151,8 @@ func (c *Client) authenticate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("oci: Options.Auth: %w", err)
 	}
-	// RoundTrip remembers only the secrets that it sees in an Authorization header. Some secrets of
-	// the credential are sent in other ways, so keep all of them for the method redact.
+	// The method redact must know all secrets of the credential. RoundTrip remembers only those
+	// that it sees in an Authorization header. Some are sent in other ways.
 	c.session.keep(shown.Password, shown.IdentityToken, shown.RegistryToken)
 	c.shown.Store(shown)
 	rt, err := c.login(ctx, *shown)
@@ -244,8 +244,9 @@ func (c *Client) do(ctx context.Context, r request) (*http.Response, error) {
 	return nil, c.session.responseError(resp, r.target)
 }
 
-// timely is a body that returns an error instead of io.EOF after its context has ended. When the
-// client closes a connection, a server may end the body properly, as if it were complete.
+// timely is the body of an answer. If the request's context has ended, Read returns an error in
+// place of io.EOF. When a context ends, the client gives up the request. A server may react by
+// ending the body properly, although content is missing. With io.EOF, the body would look complete.
 type timely struct {
 	io.ReadCloser
 
@@ -286,9 +287,9 @@ func mayPass(err error) bool {
 	return e.Status != 0 && attempt.Again(e.Status, nil)
 }
 
-// contradicts reports whether a registry's answer may mean that the client logged in with an
-// outdated challenge, and must log in again. Servers answer 401 if they need other credentials, and
-// 400 if they need TLS.
+// contradicts reports whether a registry's answer may mean that the remembered challenge is
+// outdated. Then the client must log in again. Servers answer 401 if they need other credentials,
+// and 400 if they need TLS.
 func contradicts(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusBadRequest
 }

@@ -89,7 +89,7 @@ func (s *session) notFound(registryCode string, t target) (c origin.Code, field 
 	}
 }
 
-// requestError converts the error of a request without a usable answer to an Error.
+// requestError returns the Error for a request that failed with err and got no usable answer.
 func (s *session) requestError(ctx context.Context, err error, t target) *origin.Error {
 	if origin.CodeOf(err) != "" || context.Cause(ctx) != nil {
 		return s.server.NoAnswer(ctx, err)
@@ -99,7 +99,8 @@ func (s *session) requestError(ctx context.Context, err error, t target) *origin
 	}
 	failed, ok := errors.AsType[*url.Error](err)
 	if !ok {
-		// Other errors of the handshake may quote an answer's body, so their text is dropped.
+		// Other errors come from the authentication handshake. They may quote an answer's body, so
+		// their text is dropped.
 		return &origin.Error{
 			Server: s.server, Code: origin.CodeProtocol, Field: s.field,
 			Fix: "check that the host is an OCI registry, and that its realm has TLS and a public address",
@@ -108,7 +109,7 @@ func (s *session) requestError(ctx context.Context, err error, t target) *origin
 		}
 	}
 	// If https fails at a host that looks local, the library go-containerregistry tries http. Then
-	// err wraps both errors. failed is the first, the error of https, which says more.
+	// err wraps both errors. The variable failed has the error of https, which says more.
 	if plain, ok := errors.AsType[*plainError](failed.Err); ok {
 		return plain.refused
 	}

@@ -127,8 +127,9 @@ func TestStatusCodes(t *testing.T) {
 					t.Errorf("%q is shown: %v", never, err)
 				}
 			}
-			// Some cases expect no ServerCode and no message: an answer to HEAD has none, and if
-			// the registry is overloaded, no GET follows.
+			// In some cases, the registry is overloaded and refuses a HEAD request. Its answer has
+			// no body, and the client sends no GET request to get one. So these cases expect
+			// neither a ServerCode nor a message.
 			if c.want.ServerCode != "" && !strings.Contains(err.Error(), c.registryCode+": a message of two lines") {
 				t.Errorf("the registry's message is missing: %v", err)
 			}
@@ -137,7 +138,7 @@ func TestStatusCodes(t *testing.T) {
 	}
 }
 
-// TestLocalHostsFailForWhatFailed checks the error for hosts that look local, where the library
+// TestLocalHostsFailForWhatFailed checks the error for hosts that look local. There, the library
 // go-containerregistry tries http after https has failed. The error must say why https failed, and
 // must not advise to use http.
 func TestLocalHostsFailForWhatFailed(t *testing.T) {
@@ -300,8 +301,8 @@ func TestBrokenContent(t *testing.T) {
 	}
 }
 
-// TestBrokenLayerThroughNormalize checks that Normalize returns the stream's error and not the
-// archive's error.
+// TestBrokenLayerThroughNormalize reads a layer that is not an archive. If the layer's digest or
+// length is wrong too, Normalize must return that error.
 func TestBrokenLayerThroughNormalize(t *testing.T) {
 	const layer = "no archive at all, but of the right digest"
 	f, digest := artifact(layer)
@@ -346,8 +347,8 @@ func TestMalformedAnswers(t *testing.T) {
 		"huge layer":        {`{"layers":[{"digest":"` + digestOf("x") + `","size":268435457}]}`, "", origin.CodeTooLarge},
 		"countless layers":  {`{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
 		"countless URLs":    {`{"layers":[{"urls":[` + strings.Repeat(`"",`, 1<<20) + `""]}]}`, "", origin.CodeTooLarge},
-		// The decoder must go on counting after a number that does not fit into a float64, and
-		// after the end of a first document.
+		// The decoder must also count the values after a number that does not fit into a float64,
+		// and after the end of a first document.
 		"layers after a number": {`{"x":1e999,"schemaVersion":2,"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
 		"images after a number": {`{"x":1e999,"manifests":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "application/vnd.oci.image.index.v1+json", origin.CodeTooLarge},
 		"layers after a text":   {`{"x":"\""}{"layers":[` + strings.Repeat("{},", 1<<20) + `{}]}`, "", origin.CodeTooLarge},
@@ -475,8 +476,8 @@ func (e *ended) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestBodiesEndWithTheirContext checks that a body is not taken as complete if it ends properly
-// after its context has ended.
+// TestBodiesEndWithTheirContext ends the context before a body returns io.EOF. The client must not
+// accept the body as complete.
 func TestBodiesEndWithTheirContext(t *testing.T) {
 	for _, at := range []string{"/manifests/sha256:", "/blobs/", "/tags/list"} {
 		f, digest := artifact("layer")

@@ -42,8 +42,10 @@ func at(part string, answer http.HandlerFunc) *fake {
 }
 
 // TestHostileRegistryLeadsNowhere checks that a tenant's registry cannot lead the controller to
-// hosts which the tenant cannot reach. The registry names such hosts in its answer to /v2/, as its
-// token server, and in redirects of its token server, manifests and blobs.
+// hosts that the tenant cannot reach. The registry names such hosts:
+//   - in its answer to /v2/
+//   - as its token server
+//   - in redirects of its token server, manifests and blobs
 func TestHostileRegistryLeadsNowhere(t *testing.T) {
 	for _, to := range []string{
 		"http://" + inside + "/any/path?x=y", "http://" + inside + ":8500/any/path?x=y", "http://10.0.3.7:9090/any/path?x=y",

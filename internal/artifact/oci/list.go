@@ -68,8 +68,10 @@ func (f TagFilter) match(tag string) bool {
 type listed struct {
 	tag       string
 	isVersion bool
-	numbers   [3]uint64
-	version   *semver.Version // nil if numbers is the whole version
+	numbers   [3]uint64 // major, minor and patch version
+	// version is the parsed version. It is nil if the tag is no version. It is also nil if
+	// releaseNumbers has parsed the tag, because numbers is then the whole version.
+	version *semver.Version
 }
 
 func newListed(tag string) listed {

@@ -99,7 +99,9 @@ func TestParseArtifact(t *testing.T) {
 func TestListAsksForAll(t *testing.T) {
 	want := numbered(0, 2500)
 	for name, tt := range map[string]struct {
-		small   int // tags per page if the query has no number; 0 for all tags
+		// small is the number of tags on a page, unless the query asks for another number with the
+		// parameter n. If small is 0, one page has all tags.
+		small   int
 		queries []string
 	}{
 		"Distribution":            {0, []string{""}},

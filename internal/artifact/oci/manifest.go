@@ -40,7 +40,7 @@ type Manifest struct {
 	// platform, the digest is the index's.
 	Resolved
 	// Metadata are the manifest's annotations. They go into the status of a Kubernetes object, so
-	// their total size is bounded: they are taken in the order of their keys, up to 16 KiB, and the
+	// their total size is bounded. They are taken in the order of their keys, up to 16 KiB. The
 	// rest is left out.
 	Metadata map[string]string
 	// Layers are the layers in the manifest's order.
@@ -135,9 +135,9 @@ func (c *Client) version(ctx context.Context, m *matcher) (string, error) {
 }
 
 // digest returns the digest of the manifest with the given tag or digest. It sends HEAD first. If
-// the answer is an error such as HTTP 404 or has no valid digest, it sends GET: an error of HEAD
-// has no body, and the header with the digest may be missing. The digest from HEAD is trusted only
-// after Fetch has verified it.
+// the answer has no header with a valid digest, it sends GET. It also sends GET after an error such
+// as HTTP 404, because an error of HEAD has no body. The digest from HEAD is trusted only after
+// Fetch has verified it.
 func (c *Client) digest(ctx context.Context, reference string) (string, error) {
 	resp, err := c.send(ctx, http.MethodHead, c.url("manifests", reference), targetManifest, manifestTypes()...)
 	if err == nil {
@@ -193,7 +193,7 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 // maxValues bounds the JSON tokens of a manifest or index.
 const maxValues = 50_000
 
-// decode decodes a manifest or index. In errors, the second argument names the document, such as
+// decode decodes a manifest or index. The second argument is the document's name in errors, such as
 // "the manifest".
 func (c *Client) decode(body []byte, what string, v any) error {
 	err := boundedjson.Unmarshal(body, maxValues, v)
@@ -210,8 +210,9 @@ func (c *Client) decode(body []byte, what string, v any) error {
 	}
 }
 
-// Fetch reads the manifest of a resolved artifact. From an index it takes the first manifest that
-// is for linux/amd64 or has no platform, or else the only manifest. The error is an *origin.Error.
+// Fetch reads the manifest of a resolved artifact. From an index, it takes the first manifest that
+// is for linux/amd64 or has no platform. If there is none, the index must have only one manifest,
+// which Fetch takes. The error is an *origin.Error.
 func (c *Client) Fetch(ctx context.Context, r Resolved) (*Manifest, error) {
 	if err := checkDigest(r.Digest); err != nil {
 		return nil, invalidReference("spec.ref.digest", "", "%w", err)
@@ -275,9 +276,9 @@ func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manife
 	return m, nil
 }
 
-// child returns the digest of one manifest of an index: the first manifest for linux/amd64 or
-// without a platform, or else the only manifest. The library go-containerregistry and Flux choose
-// in the same way.
+// child returns the digest of one manifest of an index. This is the first manifest for linux/amd64
+// or without a platform, or else the only manifest. The library go-containerregistry and Flux
+// choose in the same way.
 func (c *Client) child(index []byte) (string, error) {
 	var parsed v1.IndexManifest
 	if err := c.decode(index, "the index", &parsed); err != nil {

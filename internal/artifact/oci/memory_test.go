@@ -47,8 +47,8 @@ func allocated(t *testing.T, body string) map[types.MediaType]int64 {
 	return taken
 }
 
-// maxReading bounds the bytes allocated for any manifest of four megabytes. This includes garbage,
-// so the time of garbage collection does not matter.
+// maxReading bounds the bytes allocated to read any manifest of four megabytes. Garbage counts too,
+// so it does not matter when the garbage collector runs.
 const maxReading = 128 << 20
 
 func hostileManifests() map[string]string {

@@ -33,7 +33,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// TestPushAndPull pushes a folder to the registry Distribution and pulls it again.
+// TestPushAndPull pushes a folder to the distribution project's registry, and pulls it again.
 func TestPushAndPull(t *testing.T) {
 	n := serve(t, map[string]http.Handler{registryHost: basic(distribution(t))})
 	opts := oci.Options{Auth: oci.Basic(username, password), Transport: n}

@@ -21,7 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
 
-// The media types of a Flux artifact ("OCI artifacts" in Flux's documentation). Push writes them.
+// The media types of the Flux artifacts that Push writes. See "OCI artifacts" in Flux's
+// documentation.
 const (
 	ConfigMediaType = "application/vnd.cncf.flux.config.v1+json"
 	LayerMediaType  = "application/vnd.cncf.flux.content.v1.tar+gzip"
@@ -48,8 +49,8 @@ type Artifact struct {
 	// Revision is the content's version at its source, <branch>@sha1:<commit> by convention; empty
 	// for none.
 	Revision string
-	// Created is the time of publication; the annotation has it in UTC. The zero time leaves the
-	// annotation out, so that equal content has equal digests.
+	// Created is the time of publication. AnnotationCreated has it in UTC. If Created is zero, that
+	// annotation is left out, so that equal content has equal digests.
 	Created time.Time
 	// Annotations are added to the manifest. Annotations from the fields above take precedence.
 	Annotations map[string]string
@@ -67,10 +68,10 @@ type Pushed struct {
 	Layer Layer
 }
 
-// Push publishes an artifact under a tag, in the form that Flux's clients expect, and returns what
-// it published. It packs the content into a temporary file while it connects to the registry. It
-// writes the tag last: an earlier failure leaves the tag as it was. Errors of the registry are
-// *origin.Error, errors of the content are archive.Error. Options.Write is implied.
+// Push publishes an artifact under a tag, in the form that Flux's clients expect. It packs the
+// content into a temporary file while it connects to the registry. It writes the tag last, so an
+// earlier failure leaves the tag as it was. Errors of the registry are *origin.Error, errors of the
+// content are *archive.Error. Options.Write is implied.
 func Push(ctx context.Context, repo Repository, tag string, artifact Artifact, opts Options) (Pushed, error) {
 	if err := checkTag(tag); err != nil {
 		return Pushed{}, err

@@ -129,7 +129,7 @@ func (r Reference) matcher() (*matcher, error) {
 	return m, nil
 }
 
-// highest holds the highest version in a range among the tags considered so far.
+// highest holds the best tag so far: the one with the highest matching version.
 type highest struct {
 	matcher    *matcher
 	considered int
@@ -137,8 +137,8 @@ type highest struct {
 	version    *semver.Version // nil until a version is found
 }
 
-// consider takes the tag if its version is higher than all earlier versions. If two versions are
-// equal, it takes the tag that sorts last, so that the registry's order does not matter.
+// consider takes the tag if its version is higher than all earlier versions. Of two tags with equal
+// versions, it takes the one that sorts last, whatever the registry's order.
 func (h *highest) consider(tag string) {
 	h.considered++
 	if h.matcher.filter != nil && !h.matcher.filter.MatchString(tag) {

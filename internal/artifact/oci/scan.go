@@ -25,9 +25,9 @@ type Exclusions struct {
 	expressions []*regexp.Regexp
 }
 
-// ParseExclusions parses at most 25 regular expressions in RE2's syntax, not anchored, of at most
-// 256 bytes each. The error is an *origin.Error with CodeInvalidReference and the index of the
-// expression.
+// ParseExclusions parses regular expressions in RE2's syntax, which are not anchored. It accepts at
+// most 25 expressions, of at most 256 bytes each. The error is an *origin.Error with
+// CodeInvalidReference and the index of the expression.
 func ParseExclusions(list []string) (Exclusions, error) {
 	const field = "spec.exclusionList"
 	if len(list) > maxExclusions {
@@ -68,9 +68,9 @@ type Scan struct {
 	Latest []string
 }
 
-// Scan summarizes the tags that are not excluded. It holds all these tags in memory, at most
-// 100,000 tags of 128 bytes. 50,000 tags of 40 bytes take 3 MiB; the maximum takes 15 MiB. The
-// error is an *origin.Error, with the same codes as the errors of [Client.Tags].
+// Scan summarizes the tags that are not excluded. It holds all these tags in memory: 50,000 tags of
+// 40 bytes take 3 MiB. The maximum, 100,000 tags of 128 bytes, takes 15 MiB. The error is an
+// *origin.Error, with the same codes as the errors of [Client.Tags].
 func (c *Client) Scan(ctx context.Context, exclusions Exclusions) (Scan, error) {
 	var tags []string
 	for tag, err := range c.Tags(ctx) {

@@ -23,12 +23,12 @@ const (
 )
 
 // session is the innermost transport of a client. It decides where each request may go and how
-// often it is repeated. This includes the requests that go-containerregistry makes for redirects
-// and token servers. It remembers the credentials that were sent, to redact them when a server's
-// text echoes them.
+// often it is repeated. This includes go-containerregistry's own requests, for redirects and to
+// token servers. session remembers the credentials that were sent, to redact them in a server's
+// text.
 type session struct {
 	field    string        // for errors: the field that names the repository, such as spec.url
-	server   origin.Server // the registry in errors; Host is from the repository's URL
+	server   origin.Server // for errors: the registry, with the host of the repository's URL
 	home     string        // host of the requests; for Docker Hub it differs from server.Host
 	insecure bool
 	next     http.RoundTripper
@@ -40,7 +40,7 @@ type session struct {
 	secrets    []string
 	retryAfter time.Duration
 	recalled   bool // the current challenge was found in s.challenges
-	doubted    bool // s.challenges is no longer read
+	doubted    bool // a failure makes s.challenges doubtful, so it is no longer read
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -63,7 +63,7 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// door returns the key of the registry's challenge in s.challenges.
+// door returns the map key under which s.challenges remembers the registry's challenge.
 func (s *session) door() door { return door{route: s.route, host: s.home, insecure: s.insecure} }
 
 // asksForChallenge reports whether req is go-containerregistry's first request, which has no
@@ -85,7 +85,8 @@ func (s *session) recall() *challenge {
 }
 
 // doubt forgets the registry's challenge after a failure. It reports whether to try again with a
-// new challenge: only at the first call, and only if the old challenge came from s.challenges.
+// new challenge. The first call returns true if the challenge in use came from s.challenges,
+// because such a challenge may be outdated. Later calls return false.
 func (s *session) doubt() bool {
 	s.challenges.drop(s.door())
 	s.mu.Lock()
@@ -123,9 +124,9 @@ func (s *session) redact(text string) string {
 }
 
 // parts returns the texts to redact for a secret: the secret itself and, for a Basic credential,
-// the decoded user:password and the password. The password comes last, because replacing it would
-// break up user:password. parts is called only for errors, so ordinary requests never decode a long
-// credential.
+// the decoded user:password and the password. Redact them in this order: once the password is
+// replaced, user:password cannot be found. parts is called only for errors, so ordinary requests
+// never decode a long credential.
 func parts(secret string) []string {
 	plain, err := base64.StdEncoding.DecodeString(secret)
 	if err != nil {
@@ -153,10 +154,10 @@ func (s *session) lastRetryAfter() time.Duration {
 	return s.retryAfter
 }
 
-// admit checks where a request goes. The registry chooses where its blobs and tokens are, so a
-// hostile registry could send requests to hosts in the cluster. Therefore every host except the
-// registry's own needs https with a valid certificate. If such a host is an IP address, the address
-// must be public. If it is a name, the injected transport checks the address when it dials.
+// admit checks where a request goes. The registry chooses the hosts of its blobs and tokens. A
+// hostile registry could choose hosts in the cluster. So every host except the registry's own needs
+// https with a valid certificate. If such a host is an IP address, the address must be public. If
+// it is a name, the injected transport checks the address when it dials.
 //
 // The error is an *origin.Error or a [*plainError].
 func (s *session) admit(u *url.URL) error {
@@ -184,9 +185,9 @@ func (s *session) admit(u *url.URL) error {
 // isHome reports whether a URL is at the registry's own host.
 func (s *session) isHome(u *url.URL) bool { return origin.SameHost(u, s.home) }
 
-// plainError is the error for a request without TLS. It has no Unwrap method, so a search for an
-// *origin.Error passes over it: if https fails at a host that looks local, go-containerregistry
-// also tries http and returns both errors, and the error of https says more.
+// plainError is the error for a request without TLS. If https fails at a host that looks local,
+// go-containerregistry also tries http, and returns both errors. The error of https says more. So
+// plainError has no Unwrap method, and a search for an *origin.Error passes over it.
 type plainError struct{ refused *origin.Error }
 
 func (e *plainError) Error() string { return e.refused.Error() }

@@ -34,11 +34,13 @@ const (
 )
 
 // Tags streams the repository's tags in the registry's order, page by page. Its memory does not
-// grow with the number of tags. The sequence ends with the first error, an *origin.Error. Its code
-// is CodeTooLarge if the list is longer than the limits, and CodeUnreachable if ctx ends before the
-// list. It is CodeProtocol if the list repeats a page, has too many pages without a tag, links to
-// another host, or has an entry that is not a tag. A tag may come twice if the repository changes
-// during the listing.
+// grow with the number of tags. A tag may come twice if the repository changes during the listing.
+//
+// The sequence ends with the first error, an *origin.Error. Among its codes are:
+//   - CodeTooLarge, if the list is longer than the limits
+//   - CodeUnreachable, if ctx ends before the list
+//   - CodeProtocol, if the list repeats a page, has too many pages without a tag, links to another
+//     host, or has an entry that is not a tag
 func (c *Client) Tags(ctx context.Context) iter.Seq2[string, error] { return c.tags(ctx, pages) }
 
 // A listing of tags begins with one of these queries.
@@ -46,13 +48,13 @@ const (
 	// pages is the query for a list in pages, so that no answer takes long.
 	pages = "n=" + tagsPerPage
 	// whole is the query for all tags in one answer. The distribution project's registry reads all
-	// tags for each page, so it sends 50,000 tags ten times as fast in one answer as in 50 pages.
-	// Amazon ECR and others send pages all the same, of a hundred tags by default. The listing then
-	// begins again with the query pages.
+	// tags for each page. So it sends 50,000 tags ten times as fast in one answer as in 50 pages.
+	// Amazon ECR and others answer this query with a page too, by default of a hundred tags. Then
+	// the listing begins again, in pages of tagsPerPage tags.
 	whole = ""
 )
 
-// tags implements Tags. The first query is begin.
+// tags implements Tags. The caller chooses the first query.
 func (c *Client) tags(ctx context.Context, begin string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		l := &listing{client: c, bytes: c.maxTags.Bytes, asked: map[[sha256.Size]byte]struct{}{}, yield: yield}
@@ -212,7 +214,7 @@ func expect(page *jsontext.Decoder, want jsontext.Kind) error {
 	return nil
 }
 
-// skip reads one value of any kind, part by part.
+// skip discards one value of any kind. It reads the value token by token.
 func skip(page *jsontext.Decoder) error {
 	if err := page.SkipValue(); err != nil {
 		return errNoList
@@ -241,8 +243,8 @@ func (m *meter) Read(p []byte) (int, error) {
 	case m.err != nil:
 		return 0, m.err
 	case m.read-m.decoded() > maxToken:
-		// The decoder asks for more, but has not yet decoded the last maxToken bytes: the value is
-		// too long.
+		// The decoder asks for more, although more than maxToken bytes are not decoded yet. So all
+		// these bytes belong to one value, which is too long.
 		m.err = errLongToken
 		return 0, m.err
 	case m.left < 0:
@@ -295,9 +297,9 @@ func (c *Client) following(resp *http.Response) (string, error) {
 	return next.RawQuery, nil
 }
 
-// nextLink returns the target of the link with the relation next, or without a relation, as some
-// registries write it. An empty target means that there is no such link; false means that the
-// header is malformed.
+// nextLink returns the target of the link that has the relation next. It also accepts a link
+// without a relation, because some registries send such links. The target is empty if there is no
+// link to a next page. The second result is false if a header is malformed.
 func nextLink(headers []string) (string, bool) {
 	for _, header := range headers {
 		for rest := strings.TrimSpace(header); rest != ""; {

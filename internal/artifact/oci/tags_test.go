@@ -598,8 +598,8 @@ func TestSemVerFilterIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzTagsPage checks that the list yields only tags, whatever a registry sends as a page. If the
-// list accepts a page, encoding/json reads the same tags.
+// FuzzTagsPage checks that [oci.Client.Tags] yields only tags, whatever page a registry sends. If
+// Tags accepts a page, encoding/json must read the same tags from that page.
 func FuzzTagsPage(f *testing.F) {
 	for _, page := range []string{
 		`{"name":"team/app","tags":["1.0.0","latest"]}`, `{"tags":null}`, `{"tags":[]}`, `{}`, `[]`, `{"tags":["a",1]}`, `{"tags":["` + "\x00" + `"]}`,

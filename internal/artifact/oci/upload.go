@@ -17,11 +17,10 @@ import (
 )
 
 const (
-	// smallBlob is the size, in bytes, up to which a blob is sent in the request that completes its
-	// upload. This saves a request, but the upload cannot be continued.
+	// smallBlob is a size in bytes. A blob of at most this size is sent in the request that
+	// completes its upload. This saves a request, but the upload cannot be continued.
 	smallBlob = 1 << 20
-	// maxContinued bounds how often one upload continues after a broken connection, each time at
-	// the registry's offset.
+	// maxContinued is the maximum number of times that one call of [uploading.fill] sends content.
 	maxContinued = 20
 )
 
@@ -100,11 +99,13 @@ func (c *Client) has(ctx context.Context, digest string) (bool, error) {
 
 // uploading is the state of one upload.
 type uploading struct {
-	client    *Client
-	blob      blob
-	location  *url.URL // URL of the next request; nil before the upload begins
-	offset    int64    // number of bytes that the registry has
-	continued bool     // offset came from the registry; the bytes before it may be wrong
+	client   *Client
+	blob     blob
+	location *url.URL // URL of the next request; nil before the upload begins
+	offset   int64    // number of bytes that the registry has
+	// continued says that offset was reported by the registry, which has kept the bytes of an
+	// interrupted request. These bytes may be wrong.
+	continued bool
 }
 
 // find continues the upload of an earlier Push. If that upload cannot be used, a new one begins.
@@ -192,7 +193,7 @@ func (u *uploading) proceed(resp *http.Response) error {
 	return nil
 }
 
-// fill sends the content. After a broken connection it continues at the registry's offset.
+// fill sends the content. After a broken connection, it sends only what the registry does not have.
 func (u *uploading) fill(ctx context.Context) error {
 	stuck := 0
 	for range maxContinued {
@@ -224,9 +225,11 @@ func (u *uploading) fill(ctx context.Context) error {
 	return u.client.protocol(fmt.Sprintf("the upload broke off more than %d times", maxContinued))
 }
 
-// mayContinue reports whether an upload may continue after an error. It may if the connection
-// ended, the fault may pass, the registry did not expect this part, or the registry has given up
-// the upload.
+// mayContinue reports whether an upload may continue after an error. It may in these cases:
+//   - the connection ended
+//   - the request may succeed if it is sent again at once
+//   - the registry did not expect this part of the content
+//   - the registry has given up the upload
 func mayContinue(err error) bool {
 	e, ok := errors.AsType[*origin.Error](err)
 	if !ok {
@@ -240,7 +243,8 @@ func mayContinue(err error) bool {
 // send sends the rest of the content in one request.
 func (u *uploading) send(ctx context.Context) error {
 	header := http.Header{"Content-Type": {"application/octet-stream"}}
-	if u.offset > 0 { // docker's clients send no Content-Range, and all registries accept that
+	// Send a whole blob without Content-Range, like Docker's clients: all registries accept that.
+	if u.offset > 0 {
 		header.Set("Content-Range", fmt.Sprintf("%d-%d", u.offset, u.blob.size-1))
 	}
 	offset := u.offset

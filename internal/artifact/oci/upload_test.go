@@ -39,7 +39,7 @@ type line struct {
 	// cut returns the number of bytes after which the nth upload request breaks off; negative for
 	// never.
 	cut func(n int) int64
-	// spoil changes the bytes of requests that break off.
+	// spoil makes the proxy corrupt the bodies of the requests that break off.
 	spoil bool
 	// answer answers a request in place of the registry. If it returns false, the registry gets the
 	// request.
@@ -131,8 +131,8 @@ func push(ctx context.Context, t *testing.T, n http.RoundTripper, path string, u
 	return oci.Push(ctx, repository(t, appURL), "1.0.0", oci.Artifact{Path: path}, oci.Options{Transport: n, Uploads: uploads})
 }
 
-// TestUploadGoesOn checks that an upload that breaks off continues at the registry's offset, in the
-// same push.
+// TestUploadGoesOn breaks the connection twice during an upload. Each time, the same push continues
+// with the first byte that the registry does not have.
 func TestUploadGoesOn(t *testing.T) {
 	const first = 1<<20 + 11
 	l := &line{registry: distribution(t), cut: func(n int) int64 {
@@ -257,7 +257,7 @@ func TestUploadOfWhatWasSpoilt(t *testing.T) {
 	fetch(t, n, pushed)
 }
 
-// TestUselessMemoryOfUploads checks remembered URLs that cannot be used. The upload begins again.
+// TestUselessMemoryOfUploads checks that a new upload begins if the remembered URL cannot be used.
 func TestUselessMemoryOfUploads(t *testing.T) {
 	path := large(t)
 	for name, spoil := range map[string]func(location string) string{
@@ -300,8 +300,8 @@ func TestUselessMemoryOfUploads(t *testing.T) {
 	}
 }
 
-// TestUploadsInTheFolderOfOthers checks files that somebody else has put into the folder of
-// Uploads. They are not used, written or removed.
+// TestUploadsInTheFolderOfOthers puts another user's files into Uploads.Folder. A push must not use
+// a URL from them, or change an unrelated file.
 func TestUploadsInTheFolderOfOthers(t *testing.T) {
 	path, uploads := large(t), oci.Uploads{Folder: filepath.Join(t.TempDir(), "uploads")}
 	var interrupt atomic.Pointer[context.CancelFunc]
@@ -371,8 +371,8 @@ func TestHostileUploads(t *testing.T) {
 			return true
 		}
 	}
-	// status returns a function that breaks off each part of the content, and answers a request for
-	// the offset with the given headers.
+	// status returns a handler of uploads. The handler aborts the connection during each PATCH. A
+	// client then asks by GET how much arrived: the answer has the given headers.
 	status := func(headers ...string) func(http.ResponseWriter, *http.Request) bool {
 		return func(w http.ResponseWriter, r *http.Request) bool {
 			switch {
@@ -470,8 +470,8 @@ func TestHostileUploads(t *testing.T) {
 	}
 }
 
-// TestTagAndKnownBlobs checks that a blob that the registry has is not sent again, and that adding
-// a tag sends no content.
+// TestTagAndKnownBlobs checks that a second push of a folder does not send its layer again. Adding
+// a tag must not fetch any blob.
 func TestTagAndKnownBlobs(t *testing.T) {
 	l := &line{registry: distribution(t)}
 	n := serve(t, map[string]http.Handler{registryHost: l})
@@ -550,7 +550,7 @@ func TestDownloadGoesOn(t *testing.T) {
 				if requests++; requests == 1 {
 					w.Header().Set("Content-Length", "10000")
 					_, _ = io.WriteString(w, layer[:4000])
-					return true // net/http closes the connection
+					return true // the body is too short: net/http closes the connection
 				}
 				from, _, _ := strings.Cut(strings.TrimPrefix(r.Header.Get("Range"), "bytes="), "-")
 				tt.answer(w, from, requests-1)

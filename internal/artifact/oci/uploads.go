@@ -18,11 +18,11 @@ const uploadLife = 7 * 24 * time.Hour
 // maxLocation is the maximum length of an upload's URL, in bytes.
 const maxLocation = 8 << 10
 
-// Uploads is a folder that remembers the URLs of uploads that broke off. It has one file for each
-// upload: the name is a digest of repository and blob, and the content is the registry's URL. Only
-// URLs at the registry's own host are stored; they give no access without a credential. If the
-// folder cannot be read or written, a new upload begins. Files that other users write into the
-// folder are ignored. The zero value remembers nothing.
+// Uploads is a folder with the URLs of uploads that broke off. Each upload has one file. The file's
+// name is a digest of repository and blob, and its content is the registry's URL. Only URLs at the
+// registry's own host are stored; they give no access without a credential. Files that other users
+// write into the folder are ignored. If the folder cannot be read or written, a new upload begins.
+// The zero value remembers nothing.
 type Uploads struct {
 	// Folder is created when it is needed, with permissions only for its owner. Empty means no
 	// folder.
@@ -34,9 +34,9 @@ func (u Uploads) file(repo Repository, digest string) string {
 	return filepath.Join(u.Folder, hex.EncodeToString(sum[:]))
 }
 
-// location returns the URL of an upload; empty if there is none. It ignores a file with permissions
-// for anyone but its owner, because another user could store a URL that sends the content
-// elsewhere. The owner is not checked: only root could open another user's private file.
+// location returns the URL of an upload; empty if there is none. Another user could store a URL
+// that sends the content elsewhere. So location ignores a file with permissions for anyone but its
+// owner. It need not check the owner: only root can open another user's private file.
 func (u Uploads) location(repo Repository, digest string) string {
 	if u.Folder == "" {
 		return ""
@@ -68,7 +68,7 @@ func isUpload(info fs.FileInfo) bool {
 	return info.Mode().IsRegular() && len(info.Name()) == hex.EncodedLen(sha256.Size)
 }
 
-// keep stores the URL of an upload. If that fails, the upload is not continued.
+// keep stores the URL of an upload. If that fails, a later Push cannot continue this upload.
 func (u Uploads) keep(repo Repository, digest, location string) {
 	if u.Folder == "" || len(location) > maxLocation || os.MkdirAll(u.Folder, 0o700) != nil {
 		return

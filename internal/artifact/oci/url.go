@@ -43,22 +43,22 @@ const (
 	fieldImage = "spec.image"
 )
 
-// secretRef says where an object's credential belongs.
+// secretRef is the error text that tells the user where to put an object's credential.
 const secretRef = "put credentials into the Secret of spec.secretRef"
 
-// spelling describes how a repository is written in one place, such as an OCIRepository's spec.url.
-// Its last four fields are texts for errors: they tell the user what to do.
+// spelling describes how a field or an argument names a repository, such as an OCIRepository's
+// spec.url. The fields form, tag, digest and login are advice in the errors about a wrong name.
 type spelling struct {
 	field  string
 	scheme string // prefix, such as "oci://"; empty for none
-	form   string // the right form, for error texts
-	tag    string // where a tag belongs
-	digest string // where a digest belongs
-	login  string // where a credential belongs
+	form   string // advice if the name has a wrong form
+	tag    string // advice if the name has a tag
+	digest string // advice if the name has a digest
+	login  string // advice if the name has a user or a password
 }
 
-// ParseURL parses an OCIRepository's spec.url, oci://host[:port]/repository. Tag and digest, user,
-// query and fragment are refused. The error is an *origin.Error with CodeInvalidURL.
+// ParseURL parses an OCIRepository's spec.url, oci://host[:port]/repository. It refuses a tag,
+// digest, user, query or fragment. The error is an *origin.Error with CodeInvalidURL.
 func ParseURL(raw string) (Repository, error) {
 	return spelling{
 		field: fieldURL, scheme: "oci://", form: "write it as oci://host/repository",
@@ -67,8 +67,8 @@ func ParseURL(raw string) (Repository, error) {
 }
 
 // ParseImage parses an ImageRepository's spec.image, host[:port]/repository. Scheme, tag and digest
-// are refused. A first part that does not look like a host, as in "team/app", is refused too:
-// Docker Hub is not the default. The error is an *origin.Error with CodeInvalidURL.
+// are refused. The first part must look like a host. "team/app" is refused, because Docker Hub is
+// not the default. The error is an *origin.Error with CodeInvalidURL.
 func ParseImage(raw string) (Repository, error) {
 	s := spelling{
 		field: fieldImage, form: "write it as host/repository, such as registry.example.com/team/app",

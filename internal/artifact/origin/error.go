@@ -81,7 +81,7 @@ type Error struct {
 	Permission string
 	// Fix is the next step in one clause; empty means the usual next step for Code.
 	Fix string
-	// Err is the detail; never nil. It prints no secret.
+	// Err is the detail; never nil. Its text contains no secret.
 	Err error
 }
 

@@ -1,8 +1,8 @@
 // Package origin explains why a server delivered no artifact. The server is a registry or the
 // endpoint of a bucket. An [Error] has the cause, and the next step for the owner of the object
-// that names the server. Every [Code] has a next step. The step also depends on the [Caller]:
-// without a credential, the step is to send one, because nobody can grant rights to a missing
-// credential.
+// that names the server. Every [Code] has a next step. The step also depends on the [Caller]. For
+// example, a caller without a credential must first send one, because rights are granted to
+// identities.
 package origin
 
 import (
@@ -79,7 +79,8 @@ func (s Server) side() attempt.Side {
 	return attempt.Side{Name: "the " + string(s.Kind), Certificates: "spec.certSecretRef", Insecure: "spec.insecure", Proxy: s.Proxy}
 }
 
-// step returns the next step for the error's code.
+// step returns the advice for the error's code: a text that says what the user should do next. It
+// is empty for an unknown code.
 func (e *Error) step() string {
 	if e.CommandLine {
 		return e.commandStep()
@@ -130,7 +131,8 @@ func (e *Error) step() string {
 	return ""
 }
 
-// credentialStep returns how to send a credential; empty if one was sent.
+// credentialStep returns the advice to configure a credential, if none was sent. If one was sent,
+// the result is empty.
 func (s Server) credentialStep() string {
 	secret := "name a Secret with a credential in spec.secretRef"
 	switch {

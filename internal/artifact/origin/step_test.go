@@ -75,8 +75,8 @@ func checkText(t *testing.T, s origin.Server, err error) {
 	}
 }
 
-// TestEveryCodeHasANextStep checks each code for each kind of caller. The codes are read from the
-// source: a new code without a next step fails.
+// TestEveryCodeHasANextStep checks each code for every kind of server and caller. It reads the
+// codes from the source, so it covers every new code.
 func TestEveryCodeHasANextStep(t *testing.T) {
 	onlyBuckets := map[origin.Code]bool{origin.CodeChanged: true}
 	onlyRegistries := map[origin.Code]bool{
@@ -129,8 +129,8 @@ func TestEveryStatusHasANextStep(t *testing.T) {
 	}
 }
 
-// TestEveryLostConnectionHasANextStep checks that the error of a request without an answer has a
-// next step, whatever the cause.
+// TestEveryLostConnectionHasANextStep checks requests that the server did not answer, for example
+// because a proxy refused the connection. Whatever the cause, the error must have a next step.
 func TestEveryLostConnectionHasANextStep(t *testing.T) {
 	for _, status := range []int{301, 400, 401, 403, 404, 405, 407, 500, 502, 503, 504, 599} {
 		servers(func(s origin.Server) {

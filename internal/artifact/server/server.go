@@ -1,8 +1,9 @@
 // Package server serves the artifacts of a store over HTTP to clients that know their URLs.
 //
 // A URL is a capability (see package store), so the server does not check who sends a request. GET
-// and HEAD of an exact URL answer with the artifact; every other request gets the same 404. Nothing
-// is listed and no request is logged, because whoever reads a logged URL could get the artifact.
+// and HEAD of an exact URL answer with the artifact; every other request gets the same 404. The
+// server lists nothing. It logs no request, because whoever reads a logged URL could get the
+// artifact.
 package server
 
 import (
@@ -71,9 +72,12 @@ func refuse(w http.ResponseWriter, status int) {
 	_, _ = io.WriteString(w, body) // net/http omits the body for HEAD
 }
 
-// NewHTTPServer returns a server for the handler, with limits for each client. The limits are 5 s
-// and 16 KiB for the header of a request, 10 s for a request, 5 min for an answer, and 1 min for
-// the pause between requests. The caller starts the server and shuts it down.
+// NewHTTPServer returns a server for the handler. The caller starts the server and shuts it down.
+// The server has these limits for each client:
+//   - 5 s and 16 KiB for the header of a request
+//   - 10 s for a request
+//   - 5 min for an answer
+//   - 1 min for the pause between requests
 func NewHTTPServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,

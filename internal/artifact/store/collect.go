@@ -9,8 +9,8 @@ import (
 // retention says which artifacts stay although no status names them any more: a client that read an
 // earlier status may still fetch them.
 type retention struct {
-	// ttl is how long an artifact stays after a newer artifact has replaced it. The last artifact
-	// of a deleted object stays until ttl after it was stored.
+	// ttl is how long an artifact stays after a newer artifact has replaced it. For the last
+	// artifact of a deleted object, ttl begins when that artifact was stored.
 	ttl time.Duration
 	// records is the maximum number of artifacts of an object, including the current one.
 	records int
@@ -30,10 +30,15 @@ type Collected struct {
 }
 
 // Collect removes artifacts that are not needed any more. The function live reports whether an
-// object still exists with its UID, and returns the digests that are or will soon be in its status.
-// Artifacts with these digests stay. Any other artifact stays for a minute after it was stored or
-// replaced, but only while the object has at most two artifacts. Call Collect only when live knows
-// all objects: the artifacts of unknown objects are removed.
+// object still exists with its UID. It also returns the digests that are in the object's status, or
+// will be there soon. Artifacts with these digests stay.
+//
+// All other artifacts are removed after a minute. For the newest artifact of an object, the minute
+// begins when it is stored. For an older one, it begins when the next artifact is stored. But if an
+// object has more than two artifacts, the oldest of these others are removed at once, until two
+// artifacts remain.
+//
+// Call Collect only when live knows all objects: the artifacts of unknown objects are removed.
 func (s *Store) Collect(ctx context.Context, live func(Object) (digests []string, exists bool)) (Collected, error) {
 	var done Collected
 	err := s.each(func(o Object, _ []Stored) error { return s.collect(ctx, o, live, &done) })
@@ -68,8 +73,9 @@ func (s *Store) collect(ctx context.Context, o Object, live func(Object) ([]stri
 		return err
 	}
 	drop := garbage(files, current, exists, s.keep, time.Now())
-	// An object with two artifacts is pending even if its status has both: usually, the older one
-	// soon leaves the status.
+	// A later call may remove an artifact of the object in two cases:
+	//   - Several artifacts stay. The older ones usually leave the object's status soon.
+	//   - An artifact stays that is not in the object's status.
 	if kept := len(files) - len(drop); kept > 1 || slices.ContainsFunc(files, func(f Stored) bool {
 		return !slices.Contains(drop, f) && (!exists || !slices.Contains(current, f.Digest))
 	}) {
@@ -82,8 +88,8 @@ func (s *Store) collect(ctx context.Context, o Object, live func(Object) ([]stri
 }
 
 // garbage returns those artifacts of one object that Collect must remove. An artifact's age counts
-// from the time when the next artifact was stored: a version that was current for a year is still
-// in use a second after it was replaced.
+// from the time when the next artifact was stored. Until that time the artifact was current, so
+// clients may still fetch it.
 func garbage(files []Stored, current []string, exists bool, keep retention, now time.Time) []Stored {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b Stored) int { return b.Time.Compare(a.Time) })

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeUntilKilled stores and collects artifacts. It reports each artifact after it is stored.
+// writeUntilKilled stores artifacts, and calls Collect to remove old ones. After an artifact is
+// stored, it prints the digest.
 func writeUntilKilled(dir string) {
 	s, err := Open(dir, Options{})
 	if err != nil {

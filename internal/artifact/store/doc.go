@@ -9,8 +9,8 @@
 //
 // The folder is the whole state. A file is renamed to its final name after its content is on the
 // disk. So a process that is killed at any moment leaves every artifact either whole or absent.
-// Each UID of an object has its own folder. An object that is deleted and created again with the
-// same name has no artifacts, and the former object's URLs are invalid.
+// Each UID of an object has its own folder. If an object is deleted and created again with the same
+// name, the new object has no artifacts, and its URLs differ.
 //
 // # URLs
 //
@@ -26,6 +26,6 @@
 // the volume's size. A failed write leaves everything as it was. Collect removes artifacts that are
 // not needed any more.
 //
-// Only one process at a time should write to a folder: several processes would each count only
-// their own writes, and could together exceed the bounds.
+// Only one process at a time should write to a folder. Each process counts only its own writes, so
+// several processes could together exceed the bounds.
 package store

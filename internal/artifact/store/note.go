@@ -13,10 +13,10 @@ import (
 // noteSuffix replaces fileSuffix in the name of a note.
 const noteSuffix = ".note"
 
-// Annotate calls write, and stores the output as the note of a stored artifact. A note is what the
-// producer must remember about the artifact. It counts against the store's bounds like an artifact,
-// is never served, and is removed with its artifact. An earlier note is replaced. Errors are those
-// of Put, and ErrNotFound if there is no such artifact.
+// Annotate calls write, and stores the output as the note of a stored artifact. It replaces an
+// earlier note. A note is what the producer must remember about the artifact. Notes are never
+// served. They count against the store's bounds like artifacts, and are removed with their
+// artifacts. Errors are those of Put, and ErrNotFound if there is no such artifact.
 func (s *Store) Annotate(ctx context.Context, o Object, digest string, write func(io.Writer) error) error {
 	o, sum, err := o.artifact(digest)
 	if err != nil {

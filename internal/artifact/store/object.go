@@ -77,8 +77,8 @@ func isUID(s string) bool {
 	return len(s) <= maxUID && isWord(s, func(c byte) bool { return isLower(c) || 'A' <= c && c <= 'Z' })
 }
 
-// isWord reports whether s consists of letters and hyphens, is not empty, and neither begins nor
-// ends with a hyphen. The function letter decides what a letter is.
+// isWord reports whether s is not empty and has only letters and inner hyphens. The second argument
+// reports whether a byte counts as a letter.
 func isWord(s string, letter func(c byte) bool) bool {
 	for i := range len(s) {
 		inner := 0 < i && i < len(s)-1

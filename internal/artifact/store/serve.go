@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxUIDs bounds how many folders a request reads. An object's name has one folder for each UID,
-// and Collect usually leaves one folder.
+// maxUIDs bounds how many UIDs a request tries. An object's name has a folder for each UID.
+// Usually only one folder exists, because Collect removes the artifacts of deleted objects.
 const maxUIDs = 16
 
 // Open opens the object's artifact, or returns ErrNotFound. It does not compare the content with

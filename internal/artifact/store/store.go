@@ -67,9 +67,9 @@ type Store struct {
 	// keep says which artifacts Collect does not remove; tests change it.
 	keep retention
 
-	// tree is locked while names of files or folders appear or disappear. So Collect never removes
-	// a folder into which Put moves a file, and the count of bytes is exact. No content is read or
-	// written under the lock.
+	// tree is locked while names of files or folders appear or disappear. The lock keeps Collect
+	// from removing a folder into which Put moves a file. It also keeps the count of bytes exact.
+	// Content is read and written without the lock.
 	tree sync.Mutex
 
 	mu   sync.Mutex // guards the fields below; never held during I/O
@@ -214,9 +214,9 @@ type writer struct {
 }
 
 // keep calls write, and stores the output in the owner's folder. When the content is complete, keep
-// locks Store.tree, calls place to get the file's name, and renames the file. If only the sync of
-// the folder fails, keep returns an error although the file has its name, because a loss of power
-// could undo the rename.
+// locks Store.tree, calls place to get the file's name, and renames the file. Then it syncs the
+// folder. If only this sync fails, the file has its name, but a loss of power could undo the
+// rename. So keep returns an error.
 func (w *writer) keep(write func(io.Writer) error, place func() (name string, err error)) (err error) {
 	tmp := tempName()
 	if w.file, err = w.store.create(tmp); err != nil {
@@ -256,8 +256,8 @@ func (w *writer) publish(tmp string, place func() (name string, err error)) erro
 	return nil
 }
 
-// failed wraps an error in one that says whether an artifact or a note could not be stored. It
-// returns nil for nil.
+// failed wraps an error, and adds what could not be stored: the artifact or its note. It returns
+// nil for nil.
 func (w *writer) failed(err error) error {
 	if err == nil {
 		return nil
@@ -298,9 +298,9 @@ func (w *writer) finish(err error) error {
 	return err
 }
 
-// full returns ErrVolume for a system error that means that the volume has no room, and any other
-// error unchanged. It drops the name of the temporary file, so that the same failure always has the
-// same text.
+// full returns ErrVolume for a system error that means that the volume has no room. The text of the
+// result omits the name of the temporary file, so that the same failure always has the same text.
+// full returns any other error unchanged.
 func full(err error) error {
 	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, errno) {
@@ -317,14 +317,15 @@ func (s *Store) Has(o Object, digest string) bool {
 		return false
 	}
 	// os.Lstat makes one system call; s.root.Lstat makes one for each folder of the path. os.Lstat
-	// is safe here, because the names are checked and the answer is only yes or no.
+	// may follow a symbolic link out of the store. That does no harm here: the names are checked,
+	// and the answer is only yes or no.
 	info, err := os.Lstat(filepath.Join(s.root.Name(), filepath.FromSlash(o.dir()), sum+fileSuffix))
 	return err == nil && info.Mode().IsRegular()
 }
 
 // Verify reads the object's artifact and compares its digest. It returns ErrNotFound if the
-// artifact is missing, and ErrCorrupt if the digest differs. In both cases, Put repairs the store
-// if it stores the artifact again.
+// artifact is missing, and ErrCorrupt if the digest differs. In both cases, a Put of the same
+// content repairs the store.
 func (s *Store) Verify(ctx context.Context, o Object, digest string) error {
 	f, err := s.Open(o, digest)
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
@@ -395,7 +396,7 @@ func (s *Store) remove(o Object, files []Stored) (freed int64, err error) {
 func (s *Store) prune(dir string) {
 	for ; dir != "."; dir = path.Dir(dir) {
 		if s.root.Remove(dir) != nil {
-			return // not empty, or already removed
+			return // the folder is not empty, or is already removed
 		}
 	}
 }

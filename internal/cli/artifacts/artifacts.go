@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// IO connects the commands to their process.
+// IO has what the commands need from the process, such as the standard output.
 type IO struct {
 	// Out receives a command's result. Err receives progress and notes.
 	Out, Err io.Writer
@@ -170,7 +170,7 @@ func (f *sizeFlags) explain(err error) error {
 		refused.Fix = "raise --max-size"
 	case archive.ReasonTooMany:
 		refused.Fix = "raise --max-files"
-	default: // for other reasons, package archive has set Fix
+	default: // package archive has set Fix for every other Reason
 	}
 	return refused
 }

@@ -70,12 +70,12 @@ func (p *process) Write(text []byte) (int, error) {
 	return p.out.Write(text)
 }
 
-// run runs a command at a registry without TLS, and returns its status.
+// run runs a command against a registry without TLS, and returns the exit status.
 func (p *process) run(ctx context.Context, args ...string) int {
 	return p.exactly(ctx, append(args, "--insecure-registry")...)
 }
 
-// exactly runs a command and adds nothing to the arguments.
+// exactly is like run, but adds nothing to the arguments.
 func (p *process) exactly(ctx context.Context, args ...string) int {
 	root := &cobra.Command{Use: frame.Name}
 	root.AddCommand(Commands(IO{
@@ -143,8 +143,8 @@ func tree(t *testing.T, root string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestDiffHidesNothing checks that content of a stranger's artifact cannot make the terminal
-// overwrite a line of the diff, or show a line in another order.
+// TestDiffHidesNothing checks that diff prints no bare CR and no U+202E from a stranger's artifact.
+// These characters make a terminal overwrite a line or reorder its text.
 func TestDiffHidesNothing(t *testing.T) {
 	app := "oci://" + serve(t, distribution(t)) + "/app:1.0.0"
 	mustRun(t, "push", "artifact", app, "--path", folder(t, map[string]string{

@@ -85,8 +85,8 @@ func (f *contentFlags) diff(ctx context.Context, j *job, output *frame.Format) e
 	return nil
 }
 
-// find compares the folder with the artifact. It writes each difference, and returns the names and
-// the digest of the artifact.
+// find compares the folder with the artifact. It writes each difference, and returns the artifact's
+// URL, repository, tag and digest.
 func (f *contentFlags) find(ctx context.Context, j *job, places *differences) (identified, error) {
 	if err := f.check(j); err != nil {
 		return identified{}, err
@@ -312,7 +312,7 @@ func (s side) list(ctx context.Context, limits archive.Limits) ([]archive.Entry,
 	return kept, nil
 }
 
-// only returns the difference for an entry that the other side does not have.
+// only returns the difference for an entry of s that the other side does not have.
 func (s side) only(e archive.Entry, how change) (difference, error) {
 	d := difference{Path: e.Name, Change: how}
 	if e.Dir {
@@ -332,8 +332,8 @@ func (s side) only(e archive.Entry, how change) (difference, error) {
 	return d, nil
 }
 
-// both compares an entry that both sides have. If the entries are equal, Change is empty in the
-// result.
+// both compares two entries of the same name, one of each side. If the entries are equal, Change is
+// empty in the result.
 func both(before, after side, old, now archive.Entry) (difference, error) {
 	d := difference{Path: now.Name}
 	if old.Dir {
@@ -370,8 +370,8 @@ func mode(e archive.Entry) string {
 	return "100644"
 }
 
-// text returns the content of a file, and whether the content can be shown: it must be short, and
-// have no characters that move a terminal's cursor or hide text.
+// text returns the content of a file, and whether the content can be shown. Content can be shown if
+// it is short, is UTF-8, and has no characters that move a terminal's cursor or hide text.
 func (s side) text(name string) (string, bool, error) {
 	f, err := s.fsys.Open(name)
 	if err != nil {

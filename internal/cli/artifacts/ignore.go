@@ -15,7 +15,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// ignoreFile is the name of a file in a folder. The file lists files of the folder to leave out.
+// ignoreFile is the name of a file in the folder of --path. The file lists what stays out of
+// the artifact.
 const ignoreFile = ".sourceignore"
 
 // contentFlags select the files on this machine that are the content of an artifact.
@@ -52,7 +53,7 @@ func (f *contentFlags) check(j *job) error {
 }
 
 // staysBelow refuses a path below the working folder if a symbolic link leads out of the folder.
-// The folder may be a checkout of a stranger's branch: with such a link, the command could push or
+// The folder may be a checkout of a stranger's branch. With such a link, the command could push or
 // replace files of the machine that runs a CI job.
 func staysBelow(path string) error {
 	if !filepath.IsLocal(path) {
@@ -83,8 +84,8 @@ func (f *contentFlags) patterns() (archive.Patterns, error) {
 const maxIgnoreFile = 1 << 20 // bytes
 
 // readIgnoreFile returns the text of a file of patterns, or nothing if there is no such file. It
-// refuses a file that is too long. It also refuses a path that can be read without end, such as a
-// link to a device.
+// refuses a file that is too long. It also refuses all but regular files: a device, for example,
+// can be read without end.
 func readIgnoreFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {

@@ -62,9 +62,12 @@ func leftovers(t *testing.T, folder string) (left []string) {
 	return left
 }
 
-// TestInterruptAtEachRequest interrupts each command at each of its requests. After an interrupt, a
-// push must leave no tag, a pull must leave the folder as it was, and no command may leave a
-// temporary file. At the end the command runs without an interrupt, and must succeed.
+// TestInterruptAtEachRequest interrupts each command at each of its requests. After an interrupt:
+//   - push and tag must leave no tag
+//   - pull must leave the folder as it was
+//   - no command may leave a temporary file
+//
+// At the end the command runs without an interrupt, and must succeed.
 func TestInterruptAtEachRequest(t *testing.T) {
 	registry := &counted{registry: distribution(t)}
 	host := serve(t, registry)

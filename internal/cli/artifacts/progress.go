@@ -9,8 +9,8 @@ import (
 // progressPause is the least time between two lines of progress.
 const progressPause = 100 * time.Millisecond
 
-// progress shows on a terminal how far a transfer is. It overwrites a single line. Without a
-// terminal, it shows nothing.
+// progress shows on a terminal how much of a transfer is done. It overwrites a single line. Without
+// a terminal, it shows nothing.
 type progress struct {
 	w     io.Writer // nil without a terminal
 	what  string

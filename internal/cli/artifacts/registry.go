@@ -21,9 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// stillness is the longest time that a connection may be silent during a request. It is long,
-// because a registry is silent while it checks the digest of a large layer or moves the layer in
-// its storage.
+// stillness is the longest time that a connection may be silent during a request. It is long: a
+// registry is silent while it checks the digest of a large layer or moves the layer in its storage.
 const stillness = 2 * time.Minute
 
 // registryFlags say how a registry is reached, and with which credential.

@@ -15,8 +15,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestNoTokenWithoutTLS: with --insecure-registry, the password of docker login is sent. A
-// credential from a credential helper, lanyard token or a cloud is never sent.
+// TestNoTokenWithoutTLS checks which credentials are sent without TLS if --insecure-registry is
+// set. A password that was given to docker login is sent. These credentials are never sent:
+//   - one from a credential helper
+//   - a token that the command "lanyard token" printed
+//   - one from a cloud
 func TestNoTokenWithoutTLS(t *testing.T) {
 	issuer, err := oidc.NewIssuer("https://issuer.example.com", oidc.ES256)
 	must.Succeed(t, err)

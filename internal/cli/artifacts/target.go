@@ -21,8 +21,9 @@ type target struct {
 	empty  bool
 }
 
-// newTarget makes the stage for a target folder. It refuses a folder with content unless replace is
-// set. The caller removes the stage.
+// newTarget finds the target at path and makes its stage, the folder that is filled first. If the
+// target has content, newTarget returns an error unless replace is true. The caller removes the
+// stage.
 func newTarget(path string, replace bool) (*target, error) {
 	if err := staysBelow(path); err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func findTarget(path string) (*target, error) {
 // remove removes the stage, with what is left in it.
 func (t *target) remove() { _ = os.RemoveAll(t.stage) } // after an error, the stage stays as a hidden folder, and nothing reads it
 
-// publish puts the stage in the target's place.
+// publish makes the content of the folder t.stage the content of the target, at t.path.
 func (t *target) publish() error {
 	switch {
 	case !t.exists:

@@ -59,7 +59,7 @@ func Pause(ctx context.Context) error {
 
 // Flags are the flags that name a cluster and a namespace.
 type Flags struct {
-	// Std connects the command to its process. Required.
+	// Std has what the command gets from its program, such as the environment. Required.
 	Std frame.IO
 	// Namespace is the value of --namespace.
 	Namespace string
@@ -75,7 +75,8 @@ func (f *Flags) AddTo(c *cobra.Command) {
 	frame.CompleteFlag(c, "namespace", f.completeNamespaces)
 }
 
-// config finds the cluster as kubectl does, but reads the environment from std.
+// config finds the kubeconfig as kubectl does, but takes the environment and the home folder from
+// f.Std.
 func (f *Flags) config() clientcmd.ClientConfig {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: f.kubeconfig}
 	if env := f.Std.Env(clientcmd.RecommendedConfigPathEnvVar); env != "" {
@@ -149,8 +150,8 @@ func (f *Flags) WithCluster(
 const pluginsVar = "LANYARD_EXEC_PLUGINS"
 
 // enterPlugin prepares a kubeconfig's credential plugin. It adds the plugin to this process's list
-// of running plugins, and passes the longer list to the plugin in [pluginsVar]. A plugin that is
-// already in the list is refused: otherwise each process would start the next one, without end.
+// of running plugins, and passes the longer list on in [pluginsVar]. It refuses a plugin that is
+// already in the list: otherwise each process would start the next one, without end.
 func enterPlugin(plugin *clientcmdapi.ExecConfig, waiting string) (*clientcmdapi.ExecConfig, error) {
 	if plugin == nil {
 		return nil, nil // a kubeconfig without a plugin

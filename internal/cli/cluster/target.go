@@ -54,7 +54,7 @@ func CutKind(arg string) (kind, name string, ok bool) {
 	return strings.ToLower(kind), name, ok && name != "" && !strings.Contains(name, "/")
 }
 
-// AnyKind joins the names of kinds, as on a command line: "bucket or awscluster".
+// AnyKind puts the names of kinds in lower case and joins them with "or": "bucket or awscluster".
 func AnyKind(names []string) string { return strings.ToLower(report.AnyOf(names)) }
 
 // bindingWord is a short word for the kind WorkloadIdentityBinding. Only lanyard's command line
@@ -95,9 +95,15 @@ func ParseTargets(table kinds.Table, args []string) ([]Target, error) {
 	return targets, nil
 }
 
-// AsWritten completes an object's KIND/NAME that the user has begun to type. It keeps the kind as
-// typed if the result still names the object, which same(result) reports. Otherwise, it returns
-// usual.
+// AsWritten completes an argument KIND/NAME of a command, for one object. Its parameters are:
+//   - begun: what the user has typed of the argument
+//   - name: the object's name
+//   - usual: the whole argument in its usual spelling, such as "bucket/app"
+//   - same: a function that reports whether a whole argument names the object
+//
+// If begun contains a slash, AsWritten keeps the kind as the user has spelled it. For example, it
+// completes "Buckets/a" to "Buckets/app". If begun has no slash, or if same returns false for the
+// completed argument, AsWritten returns usual.
 func AsWritten(begun, name, usual string, same func(word string) bool) string {
 	kind, _, ok := strings.Cut(begun, "/")
 	if word := kind + "/" + name; ok && same(word) {

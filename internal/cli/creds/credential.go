@@ -14,10 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// Credential is a short-lived credential of this job.
+// Credential is a short-lived credential of the CI job in which this program runs.
 type Credential struct {
-	// User is the user name for Secret at a server that takes only a user and a password. User is
-	// not secret.
+	// User is the user name that is sent with Secret to a server that takes only a user and a
+	// password. User is not confidential.
 	User string
 	// Secret is a JWT, or a password at a cloud's registry. It is zero if the credential is a
 	// certificate.
@@ -105,9 +105,10 @@ func (c *Credential) checkForRegistry() error {
 	return spec.CheckAudiences("aud of the token", c.claims.Audience)
 }
 
-// isClusterAudience reports whether the cluster that has this issuer probably accepts a token with
-// the audience. Without --api-audiences, an API server accepts its issuer as audience. Managed
-// clusters have audiences of their own. Source: Kubernetes, "kube-apiserver", --api-audiences.
+// isClusterAudience reports whether a cluster probably accepts a token of this issuer with this
+// audience. Without --api-audiences, an API server accepts its issuer as audience. Managed clusters
+// have audiences of their own, such as hosts below azmk8s.io. Source: Kubernetes, "kube-apiserver",
+// --api-audiences.
 func isClusterAudience(audience, issuer string) bool {
 	_, rest, found := strings.Cut(audience, "://")
 	if !found {
@@ -125,9 +126,9 @@ func opensCluster(audience string) error {
 		"request one for an audience of the registry's own, such as its host", audience)
 }
 
-// newJWT returns a token as a credential. It reads the token's claims without verifying them: the
-// receiver verifies. It refuses a token that has expired, or that never expires. The last argument
-// describes the token in errors, such as "the token from GitHub".
+// newJWT returns a token as a credential. It reads the token's claims without verifying them, which
+// is up to the receiver. It refuses a token that has expired, or that never expires. The last
+// argument describes the token in errors, such as "the token from GitHub".
 func newJWT(token, from string) (Credential, error) {
 	parsed, err := jwt.ParseSigned(token, algorithms())
 	if err != nil {

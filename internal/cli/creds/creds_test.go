@@ -99,7 +99,7 @@ func file(t *testing.T, content string) string {
 type cluster struct {
 	issuer  *oidc.Issuer
 	self    string // NAMESPACE/NAME; empty outside a Pod
-	user    string // user name in the account's annotation
+	user    string // user name in an annotation of the ServiceAccount
 	asked   []string
 	accepts string // the audience of the tokens that the API server accepts
 	down    error
@@ -186,7 +186,7 @@ func TestServiceAccountToken(t *testing.T) {
 	for name, c := range map[string]struct {
 		args     []string
 		self     string // the Pod's account
-		user     string // user name in the account's annotation
+		user     string // user name in an annotation of the ServiceAccount
 		accepts  string // the audience of the tokens that the API server accepts
 		down     error
 		subject  string
@@ -281,7 +281,7 @@ func TestFiles(t *testing.T) {
 		} {
 			isFile := strings.HasPrefix(source, "--sa") || source == "--token-file"
 			if !isFile && (name == "too long" || name == "with white space") {
-				continue // a variable that GitLab sets never has these faults
+				continue // GitLab's variable is never too long, and has no white space
 			}
 			t.Run(source+" "+name, func(t *testing.T) {
 				w.env = map[string]string{"LANYARD_ID_TOKEN": c.token}
@@ -349,7 +349,7 @@ func TestWorkloadIdentityToken(t *testing.T) {
 	}
 }
 
-// gitHub starts GitHub's endpoint, and makes the world a job of GitHub Actions.
+// gitHub starts GitHub's endpoint for tokens, and sets w up as a job of GitHub Actions.
 func (w *world) gitHub(t *testing.T) *credstest.GitHub {
 	t.Helper()
 	gitHub := credstest.NewGitHub(t, "https://token.actions.githubusercontent.com")
@@ -571,8 +571,8 @@ func TestClouds(t *testing.T) {
 	}
 }
 
-// TestNoIdentityOfACloud asserts that a job without an identity of a cloud gets an error with a fix
-// for jobs, not for the controller.
+// TestNoIdentityOfACloud checks the error for a job that has no cloud identity. The error must say
+// how to fix the job, not the controller.
 func TestNoIdentityOfACloud(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")

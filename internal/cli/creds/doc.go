@@ -1,6 +1,6 @@
-// Package creds finds the credential that a job shows to a registry: a token of the cluster, of
-// SPIRE or of the CI system that runs the job, or the identity that a cloud gives to the machine.
-// The job stores no secret.
+// Package creds finds the credential that a job shows to a registry. The credential is a token of
+// the cluster, of SPIRE or of the job's CI system, or the identity that a cloud gives to the
+// machine. The job stores no secret.
 //
 //	flags := creds.New(creds.Process{Env: os.Getenv, Home: home})
 //	flags.AddTo(command)                       // --creds, --audiences and others

@@ -31,9 +31,9 @@ func (f *Flags) readToken(flag, path string) (Credential, error) {
 	return f.readJWT(token, from)
 }
 
-// readJWT returns a token from a file or variable as a credential. It refuses the token if
-// --audiences lacks one of the token's audiences. Without --audiences, it accepts the token's own
-// audiences. The last argument describes the token in errors.
+// readJWT returns a token from a file or variable as a credential. With --audiences, the flag must
+// name every audience of the token. If one is missing, readJWT refuses the token. Without
+// --audiences, it accepts any audience. The last argument describes the token in errors.
 func (f *Flags) readJWT(token, from string) (Credential, error) {
 	c, err := newJWT(token, from)
 	if err != nil || len(f.Audiences) == 0 {

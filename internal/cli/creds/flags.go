@@ -60,7 +60,7 @@ type Choice struct {
 	// Creds is the kind of credential (--creds). If Creds is empty, the credential comes from
 	// TokenFile. If TokenFile is empty too, it comes from the Docker configuration.
 	Creds Kind `json:"creds,omitempty"`
-	// Audiences are the receivers of a token (--audiences). Default: the audiences of [Receiver].
+	// Audiences are the audiences of a token (--audiences). Default: [Receiver.Audiences].
 	Audiences []string `json:"audiences,omitempty"`
 	// SAName and SANamespace name a ServiceAccount (--sa-name, --sa-namespace). Default: the
 	// ServiceAccount of the Pod that this program runs in.
@@ -127,7 +127,7 @@ func (f *Flags) AddTo(c *cobra.Command) {
 
 // ShortLived reports whether the flags ask for a short-lived credential, issued for this run of the
 // command. If they do not, the Docker configuration is used. A short-lived credential is never sent
-// without TLS, so a command refuses these flags together with a flag such as --insecure.
+// without TLS. So a command refuses these flags together with a flag such as --insecure-registry.
 func (c *Choice) ShortLived() bool { return c.Creds != "" || c.TokenFile != "" }
 
 // Check refuses flags that do not go together. The error names the flag and the fix. Callers pass

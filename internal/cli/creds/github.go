@@ -27,8 +27,8 @@ const (
 // gitHubTimeout bounds all attempts to get a token.
 const gitHubTimeout = 30 * time.Second
 
-// gitHubToken asks the runner's endpoint for a token of the job. The request itself carries a
-// token, which only GitHub may see: the endpoint must be GitHub's, and redirects are not followed.
+// gitHubToken asks the runner's endpoint for a token of the job. The request carries another token,
+// which only GitHub may see. So the endpoint must be GitHub's, and redirects are not followed.
 func (f *Flags) gitHubToken(ctx context.Context, to Receiver) (Credential, error) {
 	if len(to.Audiences) != 1 {
 		return Credential{}, needsAudience(GitHubOIDCToken)
@@ -73,9 +73,13 @@ func (f *Flags) gitHubEndpoint() (*url.URL, error) {
 }
 
 // isGitHub reports whether jobs may get their tokens from a host[:port]. The host must belong to
-// github.com, to the job's GitHub Enterprise Cloud with data residency (SUBDOMAIN.ghe.com), or to
-// the job's GitHub Enterprise Server. Source: GitHub, "Self-hosted runners reference", "Accessible
-// domains by function"; "Network details for GHE.com".
+// one of these:
+//   - github.com
+//   - the job's GitHub Enterprise Cloud with data residency (SUBDOMAIN.ghe.com)
+//   - the job's GitHub Enterprise Server
+//
+// Source: GitHub, "Self-hosted runners reference", "Accessible domains by function"; "Network
+// details for GHE.com".
 func isGitHub(host, server string) bool {
 	host = lowerHost(host)
 	if strings.HasSuffix(host, ".actions.githubusercontent.com") {

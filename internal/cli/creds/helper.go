@@ -24,7 +24,7 @@ import (
 // Default: lanyard/credentials.yaml in the folder of XDG_CONFIG_HOME, else in ~/.config.
 const HelperFile = "LANYARD_CREDENTIALS_FILE"
 
-// helperTimeout bounds one answer of the credential helper.
+// helperTimeout is how long the credential helper may take to answer one request.
 const helperTimeout = 60 * time.Second
 
 // Helper answers requests in the protocol of Docker's credential helpers. The author of a
@@ -125,7 +125,7 @@ func (h *Helper) get(ctx context.Context, server string) (Credential, error) {
 }
 
 // list returns the user name of each registry: the user in the helper's configuration, or
-// [DefaultUser]. It gets no credential.
+// [DefaultUser]. It does not request credentials.
 func (h *Helper) list() (map[string]string, error) {
 	config, err := h.read()
 	users := make(map[string]string)
@@ -135,8 +135,8 @@ func (h *Helper) list() (map[string]string, error) {
 	return users, err
 }
 
-// serverHost returns host[:port] of a server from Docker's request. The server may have a scheme
-// and a path. A server without TLS is refused.
+// serverHost returns host[:port] of the server in Docker's request. The argument may have a scheme
+// and a path. serverHost refuses every scheme except https.
 func serverHost(server string) (string, bool) {
 	scheme, rest, found := strings.Cut(server, "://")
 	if !found {

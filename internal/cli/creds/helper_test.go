@@ -114,9 +114,9 @@ func TestHelperAnswers(t *testing.T) {
 	}
 }
 
-// TestHelperIgnoresTheWorkingFolder asserts that a relative XDG_CONFIG_HOME is ignored. Otherwise,
-// whoever wrote the files in the working folder, such as the author of a fork, could choose who
-// gets a credential.
+// TestHelperIgnoresTheWorkingFolder asserts that a relative XDG_CONFIG_HOME is ignored. The files
+// in the working folder may come from a fork. The author of the fork must not choose who gets a
+// credential.
 func TestHelperIgnoresTheWorkingFolder(t *testing.T) {
 	w := newWorld(t)
 	t.Chdir(t.TempDir())

@@ -46,7 +46,7 @@ type source struct {
 	issue func(f *Flags, ctx context.Context, to Receiver) (Credential, error)
 }
 
-// sources returns the sources of all kinds that have a name.
+// sources returns a source for each kind that is a value of --creds: all kinds except tokenFile.
 func sources() []source {
 	return []source{
 		{ServiceAccountToken, "a token of a ServiceAccount", []string{flagAudiences, flagSAName, flagSANamespace, flagSAToken}, (*Flags).serviceAccountToken},

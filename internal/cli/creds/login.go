@@ -16,11 +16,12 @@ import (
 
 // Login is the credential for a registry. With the zero Login, requests are anonymous.
 type Login struct {
-	// Auth returns a user and a password, or a bearer token. It is for oci.Options.Auth. With flags
-	// for a short-lived credential, each call returns a credential that does not end soon, and gets
-	// a new one if necessary. So after HTTP 401, connect again with the same Auth. A credential of
-	// the Docker configuration is not renewed. Auth is nil if requests are anonymous, or if the
-	// credential is a client certificate.
+	// Auth returns a user and a password, or a bearer token. It is for oci.Options.Auth. Auth is
+	// nil if requests are anonymous, or if the credential is a client certificate.
+	//
+	// If the flags ask for a short-lived credential, Auth returns a new one before the current one
+	// expires. So after HTTP 401, connect again with the same Auth: it may have a new credential. A
+	// credential of the Docker configuration is not renewed.
 	Auth authn.Authenticator
 	// Certificate returns the newest client certificate for a TLS handshake. It is for
 	// tls.Config.GetClientCertificate. Certificate is nil if the credential is not a client
@@ -43,8 +44,8 @@ func (l *Login) Close() {
 }
 
 // Login gets the credential for a repository. Errors name the flag or the variable to correct, and
-// hold no credential. Without flags, the credential is that of the Docker configuration; if there
-// is none, the zero Login is returned, and requests are anonymous.
+// hold no credential. Without flags, Login takes the credential of the Docker configuration. If
+// there is none, Login returns the zero Login, and requests are anonymous.
 func (f *Flags) Login(ctx context.Context, repository oci.Repository) (*Login, error) {
 	switch {
 	case !f.ShortLived():
@@ -82,9 +83,11 @@ func dockerLogin(ctx context.Context, repository oci.Repository) (*Login, error)
 	return &Login{Auth: found, ShortLived: isShortLived(repository.Host(), *config)}, nil
 }
 
-// isShortLived reports whether a login of the Docker configuration seems to be from a credential
-// helper or from the command "lanyard token". It is true if a secret is a JWT, or if the host is a
-// cloud's registry.
+// isShortLived reports whether a login of the Docker configuration seems to be short-lived. Such a
+// login comes from a credential helper or from the command "lanyard token". isShortLived assumes
+// this in two cases:
+//   - A secret of the login is a JWT.
+//   - The host is a cloud's registry.
 func isShortLived(host string, login authn.AuthConfig) bool {
 	for _, secret := range []string{login.Password, login.IdentityToken, login.RegistryToken} {
 		if _, err := jwt.ParseSigned(secret, algorithms()); err == nil {
@@ -109,8 +112,9 @@ func newRenewing(issue func(context.Context) (Credential, error)) *renewing {
 	return &renewing{issue: issue, turn: make(chan struct{}, 1)}
 }
 
-// get returns the current credential. In the last fifth of its life, get issues a new one. One
-// caller at a time issues; other callers wait, each until its own context ends.
+// get returns the current credential. In the last fifth of the credential's lifetime, get issues a
+// new one. Only one caller at a time issues a credential. The others wait, each until its own
+// context ends.
 func (r *renewing) get(ctx context.Context) (Credential, error) {
 	select {
 	case r.turn <- struct{}{}:
@@ -131,8 +135,9 @@ func (r *renewing) get(ctx context.Context) (Credential, error) {
 }
 
 // AuthorizationContext implements [authn.ContextAuthenticator]. It returns a JWT as the
-// RegistryToken, which package oci sends as a bearer token, or as a password to a registry that
-// asks for a user and a password.
+// RegistryToken, and any other secret as the password. Package oci sends a RegistryToken as a
+// bearer token. If the registry asks for a user and a password, the RegistryToken is sent as the
+// password.
 func (r *renewing) AuthorizationContext(ctx context.Context) (*authn.AuthConfig, error) {
 	c, err := r.get(ctx)
 	if err != nil {

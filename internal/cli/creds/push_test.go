@@ -23,7 +23,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// direct sends requests to a handler without a network, so that the test can use a fake clock.
+// direct passes requests to its handler in memory. Without a network, the test can use a fake
+// clock.
 type direct struct{ http.Handler }
 
 func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {

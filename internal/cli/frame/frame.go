@@ -1,5 +1,6 @@
-// Package frame has the code that the programs lanyard and lanyard-local share: exit statuses,
-// errors of the command line, and output formats. Users see both programs as the command lanyard.
+// Package frame has the code that the programs lanyard and lanyard-local share. It defines exit
+// statuses, errors of the command line, and output formats. Users see both programs as the command
+// lanyard.
 package frame
 
 import (
@@ -28,7 +29,7 @@ const (
 	CloudShort = "Run the local cloud alone"
 )
 
-// IO connects a command of lanyard to its process.
+// IO has what a command of lanyard gets from its program, such as standard input and environment.
 type IO struct {
 	// In is the standard input, for commands that read it.
 	In io.Reader
@@ -88,8 +89,9 @@ func (e *usageError) Error() string {
 
 func (e *usageError) Unwrap() error { return e.err }
 
-// Undecide wraps an error so that [Run] returns [Undecided]. It is for commands for which [Failed]
-// is a verdict, such as "differs".
+// Undecide wraps an error so that [Run] returns [Undecided] instead of [Failed]. It is for commands
+// such as diff. There, the status [Failed] is a verdict: something differs. So an error that
+// prevents the verdict needs another status.
 func Undecide(err error) error { return &undecidedError{err} }
 
 // undecidedError is the failure of a command that has no verdict.

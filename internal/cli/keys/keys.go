@@ -25,9 +25,9 @@ import (
 // flags do. IDs of authorities are hexadecimal, so only IDs of keys can be taken for flags.
 var kid = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// ArgumentLast returns the arguments of a command about keys. It moves a kid that begins with a
-// dash to the end, after "--", so that the kid is not read as a flag. One kid in 64 begins with a
-// dash, and the revocation of a leaked key must not fail because of it.
+// ArgumentLast returns the arguments of a command about keys. A kid that begins with a dash is
+// moved to the end, after "--". Otherwise the kid would be read as a flag. One kid in 64 begins
+// with a dash. The revocation of a leaked key must not fail because of its kid.
 func ArgumentLast(args []string) []string {
 	at := slices.IndexFunc(args, kid.MatchString)
 	if len(args) == 0 || args[0] != "keys" || at < 0 || args[at][0] != '-' || slices.Contains(args, "--") {
@@ -185,7 +185,7 @@ func kidArgument(_ *cobra.Command, args []string) error {
 func (r *ringCommand) perform(ctx context.Context, cluster *cluster.Client, wish ringChange) error {
 	var ring *identityv1.KeyRing
 	var err error
-	// The result is in err: after a timeout, RetryOnConflict returns nil.
+	// Use err, because RetryOnConflict may return nil after a timeout or an interrupt.
 	_ = retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		if ring, err = r.read(ctx, cluster); err != nil {
 			return err

@@ -25,7 +25,7 @@ func Commands(std frame.IO) []*cobra.Command {
 	return []*cobra.Command{newTenant(std), newHub(std), newConvert(std)}
 }
 
-// maxManifests bounds all manifests of a command together, in bytes.
+// maxManifests is the maximum total size of the manifests that one command reads, in bytes.
 const maxManifests = 64 << 20
 
 // stdin is the value of -f for the standard input.
@@ -240,8 +240,8 @@ func replaceFiles(files []conversion.File) (err error) {
 	return nil
 }
 
-// stageFile writes a file's new content beside the file, with the file's mode. It returns the name
-// of the new file, if there is one.
+// stageFile writes a file's new content to a temporary file beside it, with the same mode. If
+// the temporary file was created, stageFile returns its name, even with an error.
 func stageFile(f conversion.File) (string, error) {
 	info, err := os.Lstat(f.Name)
 	if err != nil {

@@ -34,7 +34,7 @@ Each spoke has an account of its own at the hub, and gets credentials of the ide
 	return c
 }
 
-// grantOptions are the arguments of the command hub grant.
+// grantOptions are the argument and the flags of "lanyard hub grant".
 type grantOptions struct {
 	spoke, user             string
 	namespaces, identities  []string
@@ -92,11 +92,14 @@ The standard error says how to make the spoke's kubeconfig. The command asks no 
 	return c
 }
 
-// check refuses a user name that does not end with a colon and the spoke's name: the hub takes the
-// spoke's name from the end of the user name, and writes it into tokens. It also refuses
-// kube-system and Lanyard's own namespace, for identities and for the accounts of spokes. For
-// identities, it refuses the namespace of these accounts too. Rights there would give the spoke
-// more than tokens of identities.
+// check returns an error unless the argument and the flags are valid. It has these rules, among
+// others:
+//   - --user, if set, must end with a colon and the spoke's name. The hub takes the spoke's name
+//     from the end of the user name, and writes it into tokens.
+//   - --spoke-namespace must be neither kube-system nor Lanyard's own namespace.
+//   - --namespace must be neither of these two, nor the namespace in --spoke-namespace.
+//
+// Rights in the forbidden namespaces would give the spoke more than tokens of identities.
 func (o *grantOptions) check() error {
 	if wrong := validation.IsDNS1123Label(o.spoke); len(wrong) > 0 {
 		return fmt.Errorf("%q is not the name of a spoke: %s", o.spoke, wrong[0])

@@ -58,7 +58,8 @@ command asks no cluster.`,
 	return c
 }
 
-// check checks that the arguments name one namespace, and that it can be a tenant's.
+// check returns an error unless args is one namespace that may belong to a tenant. It also checks
+// the flags.
 func (o *tenantOptions) check(args []string) error {
 	if len(args) != 1 {
 		return errors.New("name one namespace")

@@ -73,7 +73,7 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 // canExplain reports whether the objects of a kind can be explained.
 func canExplain(k kinds.Kind) bool { return k.Fields != nil }
 
-// parseExplained reads KIND/NAME of a kind that can be explained.
+// parseExplained reads KIND/NAME. It refuses a kind whose objects cannot be explained.
 func parseExplained(table kinds.Table, arg string) (cluster.Target, error) {
 	kind, name, named := cluster.CutKind(arg)
 	if !named {

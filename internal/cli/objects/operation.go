@@ -119,9 +119,9 @@ func (r *run) targets(ctx context.Context, args []string) ([]cluster.Target, err
 	return targets, nil
 }
 
-// perform changes the objects. Then it waits for all objects together, until the timeout. It
-// returns the objects as it has read them last. If there is only one object, the error is that of
-// the object. Otherwise the error says how many objects failed.
+// perform changes the objects. Then it waits for them, with one timeout for all. It returns the
+// objects as it has read them last. If there is only one object, the error is that of the object.
+// Otherwise the error says how many objects failed.
 func (r *run) perform(ctx context.Context, targets []cluster.Target, timeout time.Duration) (objects []report.Object, err error) {
 	for _, t := range targets {
 		if err := r.change(ctx, t); err != nil {

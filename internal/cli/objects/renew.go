@@ -46,8 +46,8 @@ The exit status is 0 only if all objects are ready afterwards.`,
 }
 
 // canRenew refuses an object if the controller would not renew its credential. The controller
-// renews nothing for a suspended object, or for an object that is no binding and names no
-// WorkloadIdentity.
+// renews only the credentials of bindings, and of other objects that name a WorkloadIdentity. For a
+// suspended object, it renews nothing.
 func canRenew(o report.Object) error {
 	switch {
 	case o.Suspended():

@@ -88,7 +88,7 @@ has not the result in EXPECTED. An object without EXPECTED must be pulled, scann
 	return c
 }
 
-// unmet returns the jq filter that selects the rows whose fetch failed.
+// unmet returns a jq filter that selects the rows whose result is not a success.
 func unmet(table kinds.Table) string {
 	var tests []string
 	for _, kind := range table {

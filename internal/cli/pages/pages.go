@@ -1,5 +1,6 @@
-// Package pages writes a page for each command from the command's own texts: Markdown for docs/cli,
-// and man pages for docs/man. Only tests link the package, and dev/generate runs these tests.
+// Package pages writes a page for each command from the command's own texts. The pages are Markdown
+// in docs/cli, and man pages in docs/man. Only tests link the package, and dev/generate runs these
+// tests.
 package pages
 
 import (

@@ -93,8 +93,8 @@ func (a *account) String() string { return accountWord + "/" + a.name }
 
 func (*account) explain(context.Context, io.Writer) {}
 
-// request implements holder. It requires audiences: without them, the token would be valid at the
-// cluster.
+// request implements holder. It requires audiences: without them, whoever receives the token could
+// use it at the cluster's API server.
 func (a *account) request(ctx context.Context, audiences []string, duration time.Duration) (issued, error) {
 	if len(audiences) == 0 {
 		return issued{}, errors.New("--audiences is required for a ServiceAccount: name the receiver of the token")
@@ -128,7 +128,8 @@ func (a *account) request(ctx context.Context, audiences []string, duration time
 	return token, nil
 }
 
-// objectHolder is an object whose registry gets a credential from the controller.
+// objectHolder is the holder for an object that uses a registry, such as an OCIRepository. The
+// controller logs in at this registry with the object's credential.
 type objectHolder struct {
 	*cluster.Client
 
@@ -170,9 +171,9 @@ func (s *objectHolder) request(ctx context.Context, audiences []string, duration
 	return token, nil
 }
 
-// refuseOpening refuses a token that the cluster accepts as a credential. The controller refuses
-// such a token too: the object's author chooses the registry, which could use the token to act as
-// the ServiceAccount in the cluster.
+// refuseOpening refuses a token that the cluster accepts as a credential. The object's author
+// chooses the registry. The registry could use such a token to act as the ServiceAccount in the
+// cluster. The controller refuses the token too.
 func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
 	opens, err := s.Accepts(ctx, auth.NewSecret(token.text))
 	if err == nil && opens {
@@ -182,8 +183,9 @@ func (s *objectHolder) refuseOpening(ctx context.Context, token issued) error {
 	return err
 }
 
-// identityToken gets a token of the WorkloadIdentity that the object names. It refuses an identity
-// of a cloud, as the controller does: the registry could use the token at that cloud.
+// identityToken gets a token for the object's registry, of the WorkloadIdentity that the object
+// names. If the WorkloadIdentity's target system is a cloud, identityToken returns an error: the
+// registry could use the token at that cloud. The controller refuses such a WorkloadIdentity too.
 func (s *objectHolder) identityToken(ctx context.Context, shown spec.Identity, uid types.UID) (issued, error) {
 	of := &identity{s.Client, shown.Subject.Name(), &tokenv1.ContextObject{
 		APIVersion: v1alpha1.GroupVersion().String(), Kind: s.Kind, Namespace: s.Namespace, Name: s.Name, UID: uid,
@@ -201,9 +203,9 @@ func (s *objectHolder) identityToken(ctx context.Context, shown spec.Identity, u
 	return of.request(ctx, shown.Audiences.Values(), auth.CredentialLifetime)
 }
 
-// userOf returns the user name that the controller sends with a token of the subject; empty if no
-// annotation has one. For a WorkloadIdentity, target is its targetSystem.type: if that is a cloud,
-// userOf fails.
+// userOf returns the user name that the controller sends with a token of the subject. The user name
+// is empty if no annotation has one. target is the targetSystem.type of a WorkloadIdentity, or
+// empty. userOf fails if target is a cloud, because the receiver could use the token at that cloud.
 func userOf(subject auth.Subject, annotations map[string]string, target string) (string, error) {
 	attributes := map[string]string{bearer.TargetAttribute: target}
 	if user, named := annotations[bearer.UsernameAnnotation]; named {

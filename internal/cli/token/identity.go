@@ -29,8 +29,8 @@ const identityWord = "workloadidentity"
 // tokenResource is the subresource of accounts and identities that issues tokens.
 const tokenResource = "token"
 
-// parseIdentity reads the argument workloadidentity/NAME. The kind may be written as kubectl takes
-// it.
+// parseIdentity reads the argument workloadidentity/NAME. Like kubectl, it also accepts the kind's
+// plural and short name, and the API group after a dot.
 func parseIdentity(table kinds.Table, args []string) (name string, ok bool) {
 	if len(args) != 1 {
 		return "", false
@@ -81,8 +81,9 @@ func (i *identity) request(ctx context.Context, audiences []string, duration tim
 		if err != nil {
 			return issued{}, err
 		}
-		// Pass no target system, so that userOf does not refuse an identity of a cloud: a caller
-		// who names the identity may use the tokens at that cloud.
+		// Do not pass the target system to userOf. If it is a cloud, userOf would return an error,
+		// because the token's receiver could use the token at that cloud. Here the receiver is the
+		// caller, who may do that. Callers that send the token to a registry check this themselves.
 		if token.user, err = userOf(subject, object.Annotations, ""); err != nil {
 			return issued{}, err
 		}
@@ -90,7 +91,7 @@ func (i *identity) request(ctx context.Context, audiences []string, duration tim
 	return token, nil
 }
 
-// tokenServer is a client of the aggregated API of the token server.
+// tokenServer returns a client for the token server's aggregated API.
 func tokenServer(config *rest.Config) (*rest.RESTClient, error) {
 	scheme := runtime.NewScheme()
 	if err := tokenv1.AddToScheme(scheme); err != nil {
@@ -103,7 +104,7 @@ func tokenServer(config *rest.Config) (*rest.RESTClient, error) {
 	return rest.RESTClientFor(of)
 }
 
-// refused adds the next step to the error of a request for a token.
+// refused returns the error of a token request, with advice for the user.
 func (i *identity) refused(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

@@ -20,11 +20,12 @@ func JobProcess(std frame.IO) creds.Process {
 	return creds.Process{Env: std.Env, NewCluster: func() creds.Cluster { return &jobCluster{&cluster.Flags{Std: std}} }}
 }
 
-// job is a CI job as the holder of its own credential.
+// job implements holder, a source of tokens, for the CI job in which this program runs. The flags
+// choose the credential that it gets, such as the job's OIDC token.
 type job struct {
 	flags       *creds.Flags
 	image       string // image repository; empty without a registry
-	forRegistry bool   // the credential is shown to a registry
+	forRegistry bool   // the credential must be safe to send to a registry
 }
 
 // String returns the job's name in messages.
@@ -61,7 +62,8 @@ type jobCluster struct{ *cluster.Flags }
 
 // AddTo implements creds.Cluster.
 func (j *jobCluster) AddTo(c *cobra.Command) {
-	if c.Flags().Lookup("kubeconfig") == nil { // else the command has the flags already
+	// If the command has the flag --kubeconfig, it has all of these flags already.
+	if c.Flags().Lookup("kubeconfig") == nil {
 		j.Flags.AddTo(c)
 	}
 }
@@ -88,8 +90,9 @@ func (j *jobCluster) WorkloadIdentityToken(ctx context.Context, name string, aud
 	return j.request(ctx, "", func(c *cluster.Client) holder { return &identity{Client: c, name: name} }, audiences)
 }
 
-// request gets a token from the holder that the given function makes for a namespace. An empty
-// namespace means the namespace of the kubeconfig or the Pod.
+// request gets a token from a holder, such as a ServiceAccount, in the given namespace. The given
+// function makes the holder, with a client of the cluster. If namespace is empty, request uses the
+// namespace of the kubeconfig or the Pod.
 func (j *jobCluster) request(
 	ctx context.Context, namespace string, of func(*cluster.Client) holder, audiences []string,
 ) (creds.Credential, error) {

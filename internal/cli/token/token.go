@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/wholefile"
 )
 
-// The formats of a token, the values of --format.
+// Values of the flag --format, which selects how a token is written.
 const (
 	formatRaw            = "raw"
 	formatExecCredential = "exec-credential" //nolint:gosec // a format, no credential
@@ -136,7 +136,8 @@ at all. With --refresh, the command keeps the file fresh: it replaces the token 
 	return c
 }
 
-// flagAudiences is a flag of package creds. The command token accepts it for all holders.
+// flagAudiences is the name of a flag that package creds defines. The command "lanyard token"
+// accepts the flag both with and without --creds.
 const flagAudiences = "audiences"
 
 // checkHolder refuses arguments and flags that name no holder, or more than one.
@@ -152,7 +153,8 @@ func (o *tokenOptions) checkHolder(table kinds.Table, args []string) error {
 	}
 	_, err := parseHolder(table, args)
 	without := *o.Flags
-	without.Audiences = nil // --audiences is allowed for any holder
+	// Without --creds and --token-file, Check would refuse --audiences, which is allowed here.
+	without.Audiences = nil
 	return errors.Join(err, without.Check())
 }
 
@@ -201,8 +203,9 @@ func (o *tokenOptions) run(ctx context.Context, std frame.IO, h holder) error {
 	}
 }
 
-// retryInterval is the pause after a failed request for a token. A token lives for at least ten
-// minutes, and the pause is far below half of that time.
+// retryInterval is the pause after a failed request for a new token. The first request is made at
+// half of the old token's life. A ServiceAccount's token lives for at least ten minutes, so there
+// is time for many requests.
 const retryInterval = 10 * time.Second
 
 // deliver gets one token and writes it. It returns the time until the token has half of its life
@@ -267,8 +270,8 @@ func dockerConfig(registry string, token issued) (any, error) {
 }
 
 // execCredential returns a token as the answer to a Kubernetes client that runs this command. The
-// client says in the variable execInfo which version of the answer it understands. The value of the
-// variable is given as info, and is empty if a shell runs the command.
+// client says in the variable execInfo which version of the answer it understands. info is the
+// value of the variable. It is empty if a shell runs the command.
 func execCredential(info string, token issued) (*clientauthv1.ExecCredential, error) {
 	answer := &clientauthv1.ExecCredential{Status: &clientauthv1.ExecCredentialStatus{ExpirationTimestamp: new(metav1.NewTime(token.expires))}}
 	if token.certificate != "" {
@@ -297,7 +300,7 @@ func execCredential(info string, token issued) (*clientauthv1.ExecCredential, er
 }
 
 // explain prints why services refuse the identity's tokens, if the identity's status has the
-// reason. It is only a hint: a caller who may get tokens may have no right to read the identity.
+// reason. It prints nothing if the caller has no right to read the identity.
 func (i *identity) explain(ctx context.Context, w io.Writer) {
 	if why := i.notReady(ctx); why != "" {
 		_, _ = fmt.Fprintf(w, "%s is not ready: %s\n", i, why)

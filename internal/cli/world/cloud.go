@@ -73,7 +73,8 @@ Stop it with Ctrl-C.
 	return c
 }
 
-// dirArgument returns the flag --dir for a command line in advice; empty for the default.
+// dirArgument returns the flag --dir for commands that the user is advised to run. For the default
+// folder, it returns "".
 func dirArgument(dir string) string {
 	if dir == ".demo" {
 		return ""

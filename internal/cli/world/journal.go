@@ -54,7 +54,8 @@ cloud does not know are listed too.`,
 	flags.StringVar(&filter.Role, "role", "", "only calls that ask for this identity: a role's ARN, a client ID, a service account")
 	frame.CompleteValues(c, "verdict", string(journal.Granted), string(journal.Refused))
 	frame.CompleteValues(c, "service", cloudtest.Services()...)
-	frame.CompleteNothing(c, "operation", "subject", "role") // the values come from callers, and are no names of files
+	// The values come from the cloud's callers, and are not file names.
+	frame.CompleteNothing(c, "operation", "subject", "role")
 	flags.BoolVarP(&watch, "watch", "w", false, "follow new calls; only with the format table")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if !slices.Contains([]journal.Verdict{journal.Any, journal.Granted, journal.Refused}, filter.Verdict) {

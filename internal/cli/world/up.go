@@ -29,8 +29,8 @@ const stopTimeout = 40 * time.Second
 const (
 	// artifactTag is the tag that the examples name.
 	artifactTag = "1.0.0"
-	// sampleArtifact is the tenant of the examples whose files are published in every repository
-	// and bucket of a user's own cloud.
+	// sampleArtifact is the tenant whose example files are published if --cloud is set. They go to
+	// the repositories and Google buckets that the manifests name.
 	sampleArtifact = "tenant-a"
 )
 
@@ -54,8 +54,9 @@ func (o *upOptions) findPrograms(folder string) {
 	o.controller = cmp.Or(o.controller, findProgram(folder, controllerProgram))
 }
 
-// findProgram returns the path of a program in a folder, or in PATH if the folder does not have the
-// program. The path is relative if the program lies below the working folder.
+// findProgram returns the path of a program in a folder. If the folder does not have the program,
+// findProgram looks in PATH. If the program in the folder lies below the working folder, the path
+// is relative.
 func findProgram(folder, name string) string {
 	path := filepath.Join(folder, name)
 	if _, err := os.Stat(path); err != nil {
@@ -73,8 +74,8 @@ func findProgram(folder, name string) string {
 	return path
 }
 
-// program returns the path of a program of the chart. Programs without a flag lie beside the
-// controller.
+// program returns the path of a program that a workload of the chart runs. The controller's path is
+// in the field controller. The other programs lie in the same folder as the controller.
 func (o *upOptions) program(name string) string {
 	if name == controllerProgram {
 		return o.controller
@@ -108,9 +109,9 @@ type input struct {
 	noIssuer bool
 }
 
-// files returns the manifests of --examples or, without this flag, the built-in ones. If the token
-// server is not among the workloads, files leaves out the built-in manifests that need Lanyard's
-// own issuer, and reports this as noIssuer.
+// files returns the manifests of --examples or, without this flag, the built-in ones. Some built-in
+// manifests need Lanyard's own issuer. If the token server is not among the workloads, these
+// manifests are left out, and noIssuer is true.
 func (o *upOptions) files(workloads []local.Workload) (files fs.FS, noIssuer bool) {
 	switch {
 	case o.examples != "":
@@ -200,8 +201,8 @@ ServiceAccount. Nothing leaves the machine. The exit status is 0 only if every o
 	return c
 }
 
-// completeValueNames completes the name of a value of the chart. The user types the value without
-// completion.
+// completeValueNames completes NAME= in --set NAME=VALUE, where NAME is a value of the chart. It
+// does not complete VALUE.
 func completeValueNames(_ *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	names, err := chart.ValueNames()
 	if err != nil {
@@ -301,8 +302,8 @@ func stopAll(ctx context.Context, stop []func(context.Context) error, p *progres
 		errs = append(errs, end(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
-		// A failed stop is only a message: the command's status is the verdict about the objects,
-		// and no program outlives this process in any case.
+		// Only print the error: the exit status says whether the objects have the expected
+		// results. No program outlives this process in any case.
 		p.step("the stop failed: %v", err)
 	}
 }
@@ -330,8 +331,9 @@ func startLanyard(ctx context.Context, cluster *local.Cluster, o upOptions, in i
 	return metrics, err
 }
 
-// publish publishes the tenants' artifacts in the demonstration's cloud. In the user's own cloud,
-// it writes one tenant's files to the repositories and Google buckets that the manifests name.
+// publish publishes the tenants' artifacts in the demonstration's cloud. With --cloud, it writes
+// one tenant's files to the user's own cloud instead. The files go to the repositories and Google
+// buckets that the manifests name.
 func publish(ctx context.Context, cloud *local.Cloud, o upOptions, manifests *local.Manifests, p *progress) error {
 	artifacts, err := examples.Artifacts()
 	if err != nil {

@@ -58,8 +58,7 @@ func TestUpWithoutIssuer(t *testing.T) {
 }
 
 // TestAdvice checks the last messages of up. For one object, up must not say "all 1 objects". The
-// advice must have the address at which the metrics are served, because the port is chosen anew
-// each time.
+// advice must have the address of the metrics, because its port is chosen anew each time.
 func TestAdvice(t *testing.T) {
 	var out bytes.Buffer
 	for _, n := range []int{1, 2} {

@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
 
-// IO connects the command to its process.
+// IO has what a command gets from its program, such as standard output.
 type IO struct {
 	// Out receives the command's result. Err receives progress, advice and errors.
 	Out, Err io.Writer

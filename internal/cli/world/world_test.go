@@ -61,8 +61,7 @@ func TestHelp(t *testing.T) {
 	golden.Compare(t, "testdata/help.golden", all.Bytes())
 }
 
-// TestOutputFlag asserts that every command with a list can print it as JSON and YAML, for
-// programs.
+// TestOutputFlag asserts that every command with the flag --output can print JSON and YAML.
 func TestOutputFlag(t *testing.T) {
 	for _, path := range []string{"up", "cloud env", "cloud journal"} {
 		sub, _, err := newRoot(IO{}).Find(strings.Fields(path))
@@ -161,8 +160,8 @@ func TestUpRefuses(t *testing.T) {
 	}
 }
 
-// TestFindPrograms asserts that up finds the programs in the folder of lanyard's own file, from
-// every working folder. If this folder lacks a program, up finds the program in PATH.
+// TestFindPrograms asserts that the command "lanyard up" finds its programs in a given folder, from
+// every working folder. If this folder lacks a program, the command finds the program in PATH.
 func TestFindPrograms(t *testing.T) {
 	beside, inPath, elsewhere := t.TempDir(), t.TempDir(), t.TempDir()
 	program := func(path string) string {

@@ -1,5 +1,6 @@
-// Package gcs reads buckets of Google Cloud Storage through its JSON API. It needs only two read
-// requests and sends them itself: Google's clients link gRPC, which doubles the controller's size.
+// Package gcs reads buckets of Google Cloud Storage through its JSON API. It sends its only two
+// kinds of requests itself, and both only read. Google's clients link gRPC, which would double the
+// controller's size.
 package gcs
 
 import (
@@ -58,8 +59,8 @@ func New(opts Options) (objectstore.Storage, error) {
 	return &bucketStorage{client: client, objects: objects, server: objectstore.Server(opts.Endpoint, opts.Caller)}, nil
 }
 
-// bearer adds a bearer token to each request. Unlike oauth2.Transport, it caches no token, and it
-// marks errors of the token source to distinguish them from errors of the service.
+// bearer adds a bearer token to each request. Unlike oauth2.Transport, it caches no token. It marks
+// errors of the token source, to distinguish them from errors of the service.
 type bearer struct {
 	tokens oauth2.TokenSource
 	next   http.RoundTripper

@@ -101,8 +101,9 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[objectstore
 		for last := ""; pages.HasMorePages(); {
 			page, err := pages.NextPage(ctx)
 			if err == nil && aws.ToBool(page.IsTruncated) {
-				// The client would take a page without a continuation token as the last page, and
-				// half a bucket would look like the whole bucket. So report an error.
+				// The page says that more pages follow. If it has no continuation token, the client
+				// would end the list nevertheless. Then half a bucket would look like the whole
+				// bucket. So report an error.
 				next := aws.ToString(page.NextContinuationToken)
 				if next == "" || next == last {
 					err = errors.New("a page that is not the last leads nowhere")

@@ -76,7 +76,8 @@ func (g *GitHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusBadRequest
 	}
 	if status != http.StatusOK {
-		http.Error(w, "refused: "+r.Header.Get("Authorization"), status) // a careless server echoes the secret
+		// Echo the secret, as a careless server may do. The client must not repeat it in an error.
+		http.Error(w, "refused: "+r.Header.Get("Authorization"), status)
 		return
 	}
 	now := time.Now()
