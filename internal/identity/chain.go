@@ -15,13 +15,15 @@ const MaxDepth = 5
 
 // chain is an identity with its sources, as cached in memory. It is immutable.
 type chain struct {
-	links []*link        // the identity first, its root last; empty if the identity does not exist
-	met   []auth.Subject // the subjects of links, then the identity that was not found, if any
+	links []*link // the identity first, its root last; empty if the identity does not exist
+	// met has the subjects of the links, in the same order. If an identity was not found, its
+	// subject comes last.
+	met []auth.Subject
 	// err says why the chain gives no credential to any namespace; nil if the chain is valid.
 	err error
 
 	attributes   map[string]string // attributes of the account of the first link
-	fingerprint  string            // hash of what decides the credential; see complete
+	fingerprint  string            // hash of what decides the credential; see Identities.complete
 	perNamespace bool              // true if perNamespace of any link is true
 	keys         keys              // keys of the root, if it is a static identity
 }
@@ -76,7 +78,9 @@ func circle(met []auth.Subject, again auth.Subject) string {
 // all known.
 func (i *Identities) complete(ctx context.Context, c *chain) error {
 	root := c.links[len(c.links)-1]
-	var values []string          // what decides the credential, in addition to the links
+	// values are what enters the fingerprint besides the links: static keys, or the UID of a
+	// ServiceAccount.
+	var values []string
 	switch root.subject.Kind() { //nolint:exhaustive // the kinds of AWS identities besides have no values
 	case kindStatic:
 		found, err := i.keysOf(root)
@@ -113,8 +117,8 @@ func (c *chain) account(namespace string) (auth.Account, error) {
 	if !c.perNamespace || namespace == "" {
 		return account, nil
 	}
-	// The suffix gives each namespace its own fingerprint. The hash before it has no "@", so that
-	// Identities.unused can find the namespace after the "@".
+	// The suffix gives each namespace its own fingerprint. Identities.unused finds the namespace
+	// after the first "@". This works because the hash contains no "@".
 	account.Fingerprint += "@" + namespace
 	if !first.perNamespace {
 		return account, nil
@@ -127,8 +131,9 @@ func (c *chain) account(namespace string) (auth.Account, error) {
 }
 
 // admits returns an error if the namespace may not use the chain. It checks the grants in the order
-// of the chain, and the error is about the first identity that refuses. If chained is true, the
-// chain is the source of another identity, whose grant the caller must have checked.
+// of the chain, and the error is about the first identity that refuses. chained says that the chain
+// is used as the source of another identity. In that case, the caller must have checked the grant
+// of this other identity.
 func (i *Identities) admits(c *chain, namespace string, chained bool) error {
 	for depth, l := range c.links {
 		if chained {

@@ -8,7 +8,7 @@ import (
 
 // Use pairs an identity with a namespace whose objects use the identity.
 type Use struct {
-	// Identity is the identity.
+	// Identity is the AWS identity that the objects use.
 	Identity auth.Subject
 	// Namespace is the namespace of the objects; empty for the objects of all namespaces.
 	Namespace string
@@ -21,10 +21,10 @@ func (i *Identities) Subscribe(changed func(auth.Subject)) {
 }
 
 // SubscribeDrops registers a function that is called promptly for each identity whose cached
-// credentials became invalid: an object that the identity needs changed, or nobody may use the
-// credentials any more. The function stale selects the cache keys of these credentials. The token
-// cache must be the first subscriber, so that it drops the credentials before other subscribers are
-// called.
+// credentials became invalid. Credentials become invalid when an object that the identity needs
+// changes. They also become invalid when nobody may use them any more. The function stale selects
+// the cache keys of the invalid credentials. The token cache must be the first subscriber. Then it
+// drops the credentials before other subscribers are called.
 func (i *Identities) SubscribeDrops(dropped func(who auth.Subject, stale func(auth.Key) bool)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -66,8 +66,10 @@ func whole(subjects []auth.Subject, withdrawn bool) change {
 	return c
 }
 
-// notify calls the subscribers. It runs in the goroutine of an informer, after the objects in
-// memory have changed. So the credentials are gone before this informer reports its next change.
+// notify calls the subscribers after the objects in memory have changed. The token cache is the
+// first subscriber: it drops the credentials that became invalid. notify runs in the goroutine of
+// an informer. So the informer reports its next change only after the cache has dropped these
+// credentials.
 func (i *Identities) notify(c change) {
 	i.mu.Lock()
 	dropped, changed := slices.Clone(i.dropped), slices.Clone(i.changed)

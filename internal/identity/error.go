@@ -32,7 +32,8 @@ func refuse(code auth.Code, reason string, subject auth.Subject, fix, format str
 	}
 }
 
-// IsUsageRefused reports whether err says that a namespace may not use an identity of a chain.
+// IsUsageRefused reports whether err says that a namespace may not use an AWS identity, or one of
+// the sources in the identity's chain.
 func IsUsageRefused(err error) bool { return auth.CodeOf(err) == auth.CodeNotGranted }
 
 // IsAdmitted reports whether err is about a complete chain whose grants all admit the namespace. If
@@ -56,9 +57,9 @@ func ReasonOf(err error) string {
 }
 
 // withoutConsumer replaces a refusal with an error that does not name the refused namespace.
-// Several namespaces, each with a grant, may wait for one exchange. If the namespace that began the
-// exchange has just lost its grant, the exchange is refused. All waiting namespaces get this error,
-// so it must not name a namespace. When they try again, each gets its own answer.
+// Several namespaces, each with a grant, may wait for one exchange. The exchange is refused if the
+// namespace that began it has just lost its grant. All waiting namespaces get this error, so it
+// must not name a namespace. When they try again, each gets its own answer.
 func withoutConsumer(subject auth.Subject, err error) error {
 	if IsUsageRefused(err) {
 		return errReplaced(subject)

@@ -108,12 +108,13 @@ func (i *Identities) For(namespace string) auth.Accounts {
 	return view{Identities: i, namespace: namespace}
 }
 
-// Own returns the accounts of the identities for their administrator: no grant is checked. These
-// accounts are only for the status of identities. No object of a tenant ever gets their tokens.
+// Own returns the accounts of the identities as their administrator may see them: without any check
+// of grants. These accounts are only for the status of identities. No object of a tenant ever gets
+// their tokens.
 func (i *Identities) Own() auth.Accounts { return view{Identities: i, own: true} }
 
-// Chain returns the identities of a chain: the subject first, its root last. The error says why the
-// chain gives no credential to any namespace.
+// Chain returns the chain of an identity: the identity itself, its source, and so on to the root.
+// The error says why no namespace can get a credential from this chain.
 func (i *Identities) Chain(ctx context.Context, subject auth.Subject) ([]auth.Subject, error) {
 	c := i.chain(ctx, subject)
 	var subjects []auth.Subject
@@ -123,8 +124,8 @@ func (i *Identities) Chain(ctx context.Context, subject auth.Subject) ([]auth.Su
 	return subjects, i.certain(c.err)
 }
 
-// Admits returns an error if the namespace may not use the identity, or if the chain gives no
-// credential to any namespace.
+// Admits returns an error if the namespace may not use the identity. It also returns an error if no
+// namespace can use the identity, for example because the source does not exist.
 func (i *Identities) Admits(ctx context.Context, namespace string, subject auth.Subject) error {
 	return i.certain(i.admits(i.chain(ctx, subject), namespace, false))
 }
@@ -141,8 +142,8 @@ func (i *Identities) Begin(ctx context.Context, namespace string, subject auth.S
 	return err
 }
 
-// LogUse logs one line with the session's name if the account is lent to the namespace, as
-// [Identities.Begin] does.
+// LogUse logs that the namespace uses a lent identity. It logs the same line as
+// [Identities.Begin], with the session's name. An account that is not lent is not logged.
 func LogUse(ctx context.Context, namespace string, account auth.Account) {
 	if account.Subject.Lent() {
 		log.FromContext(ctx).Info("uses a lent identity",
@@ -169,9 +170,9 @@ func (i *Identities) Dependents(subject auth.Subject) ([]auth.Subject, error) {
 	return i.dependents(subject), nil
 }
 
-// certain returns err, which is a refusal or nil. Until all watches have synced, it returns a
-// temporary error instead of a refusal, because memory may still lack an identity or a grant that
-// exists.
+// certain returns err, which is a refusal or nil. Until all watches have synced, memory may lack an
+// identity or a grant that exists. Until then, certain returns a temporary error instead of a
+// refusal.
 func (i *Identities) certain(err error) error {
 	if err != nil && !i.Synced() {
 		return errNotSynced()

@@ -73,8 +73,8 @@ func TestFieldsReachAWS(t *testing.T) {
 	if left := token.GetDuration(); left > 900*time.Second || left < 800*time.Second {
 		t.Errorf("the session lives %s", left)
 	}
-	// Each change must fail at AWS. The failure shows that the new value has reached AWS, and that
-	// the cached session of the old value was not served.
+	// After each change, AWS must refuse to give a session. The refusal shows that AWS got the new
+	// value. It also shows that the cached session of the old value was not served.
 	for name, change := range map[string]func(*v1alpha1.AWSClusterRoleIdentitySpec){
 		"externalID":     func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.ExternalID = "other" },
 		"tags":           func(s *v1alpha1.AWSClusterRoleIdentitySpec) { s.Tags = map[string]string{"company": "evil"} },
@@ -98,8 +98,9 @@ func TestFieldsReachAWS(t *testing.T) {
 	}
 }
 
-// TestChainedSessionsLiveAnHour asserts that a session got with another session lives for one hour
-// at most, even if the role permits more. A session got with static keys may live longer.
+// TestChainedSessionsLiveAnHour checks how long sessions live. A session that was got with another
+// session lives for at most one hour, even if the role permits more. A session that was got with
+// static keys may live longer.
 func TestChainedSessionsLiveAnHour(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -327,9 +328,9 @@ func TestWithdrawnGrants(t *testing.T) {
 	}
 }
 
-// TestGrantChangesTouchOneNamespace asserts that a credential stays cached when one namespace loses
-// its grant, while another namespace may still use the credential. Subscribers are notified only of
-// the uses of the namespace that loses its grant.
+// TestGrantChangesTouchOneNamespace asserts what happens when one namespace loses its grant. The
+// credential stays cached if another namespace may still use it. Subscribers are notified only
+// about the namespace that lost its grant: no Use names another namespace.
 func TestGrantChangesTouchOneNamespace(t *testing.T) {
 	selecting := v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{
 		Selector: &v1alpha1.NamespaceSelector{MatchExpressions: []v1alpha1.NamespaceRequirement{{Key: "team", Operator: "In", Values: []string{"a", "b"}}}},
@@ -488,8 +489,8 @@ func TestKindsOfOneName(t *testing.T) {
 	}
 }
 
-// TestChangedRole asserts that nobody gets a credential of the old role after the identity's role
-// has changed, not even an SDK client that has the old credential.
+// TestChangedRole changes the role of an identity. After the change, nobody may get a credential of
+// the old role. This includes an SDK client that has the old credential.
 func TestChangedRole(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())
@@ -532,7 +533,7 @@ func TestUnknownNamespace(t *testing.T) {
 }
 
 // TestBeforeMemoryIsComplete asserts that refusals are only temporary errors until all watches have
-// synced, because memory may still lack an identity or a grant that exists. After the watches have
+// synced. Until then, memory may lack an identity or a grant that exists. After the watches have
 // synced, the refusals are final.
 func TestBeforeMemoryIsComplete(t *testing.T) {
 	w := identitytest.Starting(t)
@@ -564,8 +565,8 @@ func TestBeforeMemoryIsComplete(t *testing.T) {
 	}
 }
 
-// TestUnknownKindOfSource asserts that a role whose source has an unknown kind depends on each
-// identity that the source could refer to, and on no other identity.
+// TestUnknownKindOfSource makes a role whose source has an unknown kind. The role must depend on
+// each identity that the source could refer to, and on no other identity.
 func TestUnknownKindOfSource(t *testing.T) {
 	for _, kind := range []string{"Other", "wrong:kind", ""} {
 		w := identitytest.New(t)
@@ -659,9 +660,9 @@ func TestSourceThatEnds(t *testing.T) {
 	}
 }
 
-// TestIdentitiesNeverShare asserts that two identities never share a session, and that a new label
-// or status does not cost an exchange. Cluster API Provider AWS (CAPA) got both wrong: its key of a
-// session left out the identity, and its hash of an identity changed with the metadata.
+// TestIdentitiesNeverShare asserts that two identities never share a session. A new label or status
+// must not cost an exchange. Cluster API Provider AWS (CAPA) got both wrong. Its key of a session
+// left out the identity, and its hash of an identity changed with the metadata.
 func TestIdentitiesNeverShare(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())

@@ -7,8 +7,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// chain returns the chain of a subject. It takes no lock and does not allocate if the chain is
-// known and gives credentials.
+// chain returns the chain of an identity: the identity itself, its source, and so on to the root.
+// If the chain is cached without an error, chain takes no lock and does not allocate.
 func (i *Identities) chain(ctx context.Context, subject auth.Subject) *chain {
 	if known, ok := i.chains.Load(subject); ok && known.err == nil {
 		return known
@@ -16,7 +16,7 @@ func (i *Identities) chain(ctx context.Context, subject auth.Subject) *chain {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	c := i.follow(ctx, subject)
-	if len(c.links) > 0 { // otherwise a tenant could fill the memory with unknown names
+	if len(c.links) > 0 { // do not cache unknown names: a tenant could fill the memory with them
 		i.chains.Store(subject, c)
 	}
 	return c
@@ -28,9 +28,9 @@ func (i *Identities) labels(namespace string) map[string]string {
 	return labels
 }
 
-// path returns the subjects that an identity needs: itself, its source, and so on. The last
-// identity may be missing. If a source has an unknown kind, the path ends with all identities that
-// the source could refer to. Callers hold mu.
+// path returns the subjects that an identity needs: itself, its source, and so on. The last one may
+// be an identity that does not exist. If a source has an unknown kind, the path ends with all
+// identities that could be this source. Callers hold mu.
 func (i *Identities) path(subject auth.Subject) []auth.Subject {
 	met := []auth.Subject{subject}
 	for l := i.links[subject]; l != nil && l.subject.Kind() == kindRole && len(met) <= MaxDepth; l = i.links[l.source()] {
@@ -47,7 +47,7 @@ func (i *Identities) path(subject auth.Subject) []auth.Subject {
 func (i *Identities) dependents(subject auth.Subject) []auth.Subject {
 	found := []auth.Subject{subject}
 	if subject.Kind() == kindServiceAccount {
-		return found // an AWSServiceAccountIdentity is never a source
+		return found // an AWSServiceAccountIdentity is never the source of another identity
 	}
 	for other, l := range i.links {
 		if other != subject && l.subject.Kind() == kindRole && slices.Contains(i.path(other), subject) {

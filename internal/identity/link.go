@@ -31,15 +31,17 @@ type link struct {
 	sourceOnly bool
 	// perNamespace is true if each namespace has its own sessions.
 	perNamespace bool
-	sources      []auth.Subject // what spec.sourceIdentityRef could refer to, see Referenced; empty for a root
-	secret       string         // name of the Secret with the keys of a static identity
-	namespace    string         // namespace in spec.secretRef; empty means Options.SecretNamespace
-	request      aws.SessionRequest
+	// sources lists the identities to which a role's spec.sourceIdentityRef could refer. There are
+	// several if the reference has an unknown kind. The list is empty for the root of a chain.
+	sources   []auth.Subject
+	secret    string // name of the Secret with the keys of a static identity
+	namespace string // namespace in spec.secretRef; empty means Options.SecretNamespace
+	request   aws.SessionRequest
 }
 
-// linkOf converts an identity to a link. It returns false for an object of another type, and for an
-// AWSClusterControllerIdentity that does not have the default name. The schema refuses such a name,
-// but the object may be older than this rule.
+// linkOf converts an identity to a link. It returns false for an object of another type. It also
+// returns false for an AWSClusterControllerIdentity without the default name. The schema refuses
+// such an object, but the object may be older than this rule.
 func linkOf(object any) (*link, bool) {
 	switch o := object.(type) {
 	case *v1alpha1.AWSClusterControllerIdentity:
@@ -73,10 +75,13 @@ func linkOf(object any) (*link, bool) {
 	}
 }
 
-// Referenced returns the AWS identities that a reference could refer to. For a known kind, it
-// returns one identity. For an unknown kind, it returns one identity of each kind, because the
-// reference could be to any of them. For an invalid name, it returns nothing. The namespace is that
-// of the object with the reference; empty if the object is cluster-scoped.
+// Referenced returns the AWS identities that a reference could refer to:
+//   - for a known kind, one identity
+//   - for an unknown kind, one identity of each kind
+//   - for an invalid name, nothing
+//
+// The namespace is that of the object with the reference. It is empty if the object is
+// cluster-scoped.
 func Referenced(kind, namespace, name string) []auth.Subject {
 	kinds := spec.AWSIdentityKinds()
 	if slices.Contains(kinds, auth.Kind(kind)) {
@@ -100,7 +105,8 @@ func (l *link) source() auth.Subject {
 	return l.sources[0]
 }
 
-// lent returns the link of a cluster-scoped identity. Its grant lends the identity to namespaces.
+// lent returns the link of a cluster-scoped identity. The link's grant says which namespaces may
+// use the identity.
 func lent(o metav1.Object, spec v1alpha1.AWSClusterIdentitySpec, request aws.SessionRequest) *link {
 	l := &link{uid: string(o.GetUID()), grant: grantOf(spec.AllowedNamespaces), sourceOnly: spec.SourceOnly, request: request}
 	switch o.(type) {
@@ -122,8 +128,8 @@ func roleRequest(spec v1alpha1.AWSRoleSpec) aws.SessionRequest {
 }
 
 // defaultSessionName returns the session name for an identity whose spec has no session name. It is
-// the identity's name, with a suffix if the name is shorter than the two characters that AWS
-// requires.
+// the identity's name. A name of one character gets a suffix, because AWS requires at least two
+// characters.
 func defaultSessionName(name string) string {
 	if len(name) < 2 {
 		return name + "@" + string(kindRole)
@@ -149,7 +155,7 @@ func grantOf(allowed *v1alpha1.AllowedNamespaces) *grant.Namespaces {
 	return made
 }
 
-// equal reports whether all fields of the identity that this package reads are the same.
+// equal reports whether l and other have the same values in all fields.
 func (l *link) equal(other *link) bool { return reflect.DeepEqual(l, other) }
 
 // sameCredential reports whether l and other are equal, except for the fields that say who may use

@@ -15,10 +15,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Live reads the chain of an AWS identity and the labels of a namespace once, through the given
-// reader. The returned Identities can check grants only for this identity and this namespace. It
-// watches nothing, reads no static keys and gets no credentials. Live looks up the ServiceAccount
-// of an AWSServiceAccountIdentity in accounts.
+// Live returns Identities that can check grants only for one AWS identity and one namespace. Live
+// reads the identity's chain and the namespace's labels once, through the given reader. It watches
+// nothing, reads no static keys and gets no credentials. The parameter accounts looks up the
+// ServiceAccount of an AWSServiceAccountIdentity.
 func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, namespace string, subject auth.Subject) (*Identities, error) {
 	i := &Identities{
 		accounts: accounts, chains: xsync.NewMap[auth.Subject, *chain](), namespaces: xsync.NewMap[string, map[string]string](),
@@ -50,7 +50,9 @@ func Live(ctx context.Context, reader client.Reader, accounts auth.Accounts, nam
 	known.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := reader.Get(ctx, client.ObjectKey{Name: namespace}, known)
 	switch {
-	case err == nil, apierrors.IsForbidden(err) && !selects: // only selectors need labels
+	case err == nil, apierrors.IsForbidden(err) && !selects:
+		// Only grants with a selector depend on the labels. Without selectors, Live does not need
+		// the permission to read the labels.
 		known.Name = namespace
 		i.setNamespace(known)
 	case !apierrors.IsNotFound(err):

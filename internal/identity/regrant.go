@@ -7,15 +7,20 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// labelsChanged notifies the subscribers after a change of a namespace's labels. It reports the
-// namespace's use of an identity if any grant in the identity's chain now decides differently. This
-// includes a use that stays refused, because the refusal may now name another identity.
+// labelsChanged notifies the subscribers after the labels of a namespace have changed. For each
+// identity, it looks for a grant in the identity's chain that has changed its decision. Such a
+// grant admitted the namespace before and refuses it now, or the reverse. If there is one, the
+// subscribers get the namespace's [Use] of the identity. This is so even if other grants refuse the
+// namespace before and after: the error may now name another identity.
+//
+// If the namespace may no longer use the identity, labelsChanged also drops the credentials that
+// [Identities.unused] selects.
 func (i *Identities) labelsChanged(namespace string, last, next map[string]string) {
 	var c change
 	i.mu.Lock()
 	for subject, l := range i.links {
 		if l.subject.Kind() == kindServiceAccount {
-			continue // the identity's namespace decides, not the labels
+			continue // such an identity serves only its own namespace, whatever the labels
 		}
 		path := i.path(subject)
 		if slices.ContainsFunc(path, func(s auth.Subject) bool {
@@ -32,10 +37,15 @@ func (i *Identities) labelsChanged(namespace string, last, next map[string]strin
 	i.notify(c)
 }
 
-// regranted returns the notifications for a link whose grant or sourceOnly has changed. The
-// dependents are all identities that have this link in their chain. If a namespace gained or lost
-// the grant, its use of each dependent is reported. If sourceOnly changed, all uses of the link
-// itself are reported too. Credentials that nobody may use any more are dropped. Callers hold mu.
+// regranted returns the notifications for an identity whose grant or sourceOnly has changed. The
+// arguments last and next are the identity before and after the change. The dependents are the
+// identity itself, and all identities that have it in their chain. The notifications are:
+//   - for each namespace that gained or lost the grant: one [Use] per dependent, with this
+//     namespace
+//   - if sourceOnly has changed: a Use of the identity for all namespaces
+//   - a drop of the credentials that nobody may use any more
+//
+// Callers hold mu.
 func (i *Identities) regranted(last, next *link, dependents []auth.Subject) change {
 	var told, lost []string // namespaces
 	i.namespaces.Range(func(namespace string, labels map[string]string) bool {
@@ -66,7 +76,8 @@ func (i *Identities) regranted(last, next *link, dependents []auth.Subject) chan
 	return c
 }
 
-// lends reports whether every known identity of a path admits the namespace. Callers hold mu.
+// lends reports whether every identity in path admits the namespace. It skips unknown identities.
+// Callers hold mu.
 func (i *Identities) lends(path []auth.Subject, namespace string, labels map[string]string) bool {
 	for _, subject := range path {
 		if l := i.links[subject]; l != nil && !l.admits(namespace, labels) {
@@ -76,9 +87,11 @@ func (i *Identities) lends(path []auth.Subject, namespace string, labels map[str
 	return true
 }
 
-// unused returns which credentials of a path's first identity must be dropped after some namespaces
-// have lost the right to use the path: all of them if no namespace may use the path any more,
-// otherwise only the sessions that were made for one of these namespaces. Callers hold mu.
+// unused returns which credentials of an identity must be dropped. The argument path has this
+// identity first, and then its sources. The argument lost has the namespaces that have just lost
+// the right to use the identity. If lost is empty, nothing is dropped. If no namespace may use the
+// identity any more, all its credentials are dropped. Otherwise, only the credentials of sessions
+// for a namespace in lost are dropped. Callers hold mu.
 func (i *Identities) unused(path []auth.Subject, lost []string) []drop {
 	if len(lost) == 0 {
 		return nil

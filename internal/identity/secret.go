@@ -13,8 +13,8 @@ import (
 // secretType is the type of the Secrets that are read.
 const secretType = v1alpha1.SecretTypeAWSStatic
 
-// readKeys reads the static keys in a Secret. Each key has two spellings. A Secret that has both
-// spellings with different values is refused: its author could not know which value is used.
+// readKeys reads the static keys in a Secret. Each key has two spellings. A Secret that has both,
+// with different values, is refused: its author could not know which value is used.
 func readKeys(secret *corev1.Secret) keys {
 	var read keys
 	var errs [4]error
@@ -30,8 +30,8 @@ func readKeys(secret *corev1.Secret) keys {
 	return read
 }
 
-// value returns the value of a key, which may have either spelling. Its errors contain no value of
-// the Secret.
+// value returns the Secret's value for a key that is spelt as name or as other. Its errors contain
+// no value of the Secret.
 func value(data map[string][]byte, name, other string, required bool) (auth.Secret, error) {
 	first, second := string(data[name]), string(data[other])
 	switch {

@@ -17,8 +17,8 @@ import (
 )
 
 // TestTruthTable checks the schema and the API type against each row of the truth table of package
-// auth/grant. The decision must stay the same when programs decode the stored object with the Go
-// type and encode it again, several times.
+// auth/grant. Then it decodes and encodes the stored object several times with the Go type. The
+// decision must stay the same.
 func TestTruthTable(t *testing.T) {
 	data, err := os.ReadFile("../../auth/grant/testdata/table.yaml")
 	must.Succeed(t, err)
@@ -73,8 +73,8 @@ func TestTruthTable(t *testing.T) {
 }
 
 // TestUnknownFieldsAdmitNobody asserts that a grant with a misspelt field admits nobody. If the
-// schema pruned such a field, the grant would admit more namespaces than its author wanted: the
-// empty grant {} admits every namespace.
+// schema pruned the field, the grant would admit more namespaces than its author wanted. An empty
+// grant {} even admits every namespace.
 func TestUnknownFieldsAdmitNobody(t *testing.T) {
 	schema := crdtest.New(t, "../../config/crd/identity.lanyard.dev_awsclustercontrolleridentities.yaml")
 	for _, block := range []string{
@@ -127,9 +127,11 @@ func TestUnknownFieldsOfSpecsLendToNobody(t *testing.T) {
 	}
 }
 
-// FuzzAllowedNamespaces checks that a grant with an unknown field admits nobody, even if the field
-// is in the selector. Decoding and encoding must not change the decision, and package auth/grant
-// must make the same decision. If the list of a grant is removed, the selector alone decides.
+// FuzzAllowedNamespaces checks these rules:
+//   - A grant with an unknown field admits nobody, even if the field is in the selector.
+//   - Decoding and encoding a grant does not change the decision.
+//   - Package auth/grant makes the same decision.
+//   - If somebody removes a grant's list of namespaces, the selector alone decides.
 func FuzzAllowedNamespaces(f *testing.F) {
 	for _, block := range []string{
 		"null", "{}", `{"list":["team-a"]}`, `{"list":null}`, `{"selector":{}}`, `{"selector":{"matchLabels":{"t":"a"}}}`, `{"lst":[]}`, `[]`, `{"list":"team-a"}`,

@@ -12,8 +12,8 @@ type view struct {
 	*Identities
 
 	namespace string
-	own       bool // the administrator's view: no grant is checked
-	chained   bool // the identity is used as the source of another identity
+	own       bool // true for the view that Own returns: it checks no grants
+	chained   bool // true if the identity is used as the source of another identity
 }
 
 // Lookup implements [auth.AccountReader]. It checks the grants of the whole chain.

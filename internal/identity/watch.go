@@ -28,8 +28,8 @@ func (w watch) OnDelete(object any) {
 	w.remove(object)
 }
 
-// setIdentity stores the current state of an identity. It ignores a change of the status. An
-// identity that waits for finalizers can still be used.
+// setIdentity stores the current state of an identity. It ignores changes of the status. A deleted
+// identity can still be used until its finalizers are gone.
 func (i *Identities) setIdentity(object any) {
 	next, ok := linkOf(object)
 	if !ok || next.subject.IsZero() {

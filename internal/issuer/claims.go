@@ -102,8 +102,8 @@ func Reserved() []string {
 }
 
 // Claims returns the claims of a token, or the wrong fields of the request and of the identity. The
-// token's ID must be unique. The context object may be nil. Claims does not set the claim
-// lanyard.dev.cluster, because it depends on the user: see [Clusters.Of].
+// token's ID must be unique. The context object may be nil. Claims leaves out the claim
+// lanyard.dev.cluster, which depends on the user: [Clusters.Of] returns it.
 func (i *Issuer) Claims(
 	identity *identityv1.WorkloadIdentity, request *tokenv1.TokenRequestSpec, object *Context, id string, now time.Time,
 ) (Claims, field.ErrorList) {

@@ -14,7 +14,7 @@ import (
 // identities in this cluster.
 type Clusters struct {
 	// ID is the name of this cluster. If it is empty, tokens for users of this cluster do not have
-	// the claim.
+	// the claim lanyard.dev.cluster.
 	ID string
 	// SpokeUserPrefix is the prefix of the spokes' user names at this cluster's API server, such as
 	// "system:serviceaccount:lanyard-spokes:". The rest of a user name is the spoke's name. An
@@ -22,7 +22,8 @@ type Clusters struct {
 	SpokeUserPrefix string
 }
 
-// Check refuses a prefix that could match users that are not spokes.
+// Check returns an error if SpokeUserPrefix could match users that belong to no spoke. A spoke is a
+// cluster that keeps its identities in this cluster.
 func (c Clusters) Check() error {
 	const accounts = "system:serviceaccount:"
 	namespace, ofAccounts := strings.CutPrefix(c.SpokeUserPrefix, accounts)
@@ -39,7 +40,7 @@ func (c Clusters) Check() error {
 }
 
 // Spoke returns the name of the spoke that a user belongs to; empty for a user of this cluster. It
-// fails for a user name that has the prefix, but no valid spoke name after the prefix.
+// fails if the user name has the prefix, but the rest is this cluster's ID or no valid spoke name.
 func (c Clusters) Spoke(user string) (string, error) {
 	name, is := strings.CutPrefix(user, c.SpokeUserPrefix)
 	switch {
@@ -53,13 +54,13 @@ func (c Clusters) Spoke(user string) (string, error) {
 	return name, nil
 }
 
-// Of returns the value of the claim lanyard.dev.cluster for a token that is issued to a user; nil
-// if the token gets no such claim. The API server must have authenticated the user name. Of fails
-// if [Clusters.Spoke] fails.
+// Of returns the claim lanyard.dev.cluster for a token of this user; nil if the token does not get
+// the claim. The API server must have authenticated the user name. Of fails if [Clusters.Spoke]
+// fails.
 func (c Clusters) Of(user string) (*Cluster, error) {
 	spoke, err := c.Spoke(user)
 	id := cmp.Or(spoke, c.ID)
-	if err != nil || id == "" { // if this cluster has no name, its tokens do not have the claim
+	if err != nil || id == "" { // id is empty: the user belongs to this cluster, which has no name
 		return nil, err
 	}
 	return &Cluster{ID: id}, nil

@@ -6,8 +6,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
 
-// TestCluster asserts that the claim lanyard.dev.cluster is the spoke's name for a user of a spoke,
-// and this cluster's ID for any other user. The user names of spokes begin with the prefix.
+// TestCluster checks the claim lanyard.dev.cluster. A spoke is another cluster. Its user name is
+// the prefix and the spoke's name. For such a user, the claim must be the spoke's name. For any
+// other user, the claim must be the ID of this cluster. If the user name has the prefix, but no
+// valid spoke name after it, Of must fail.
 func TestCluster(t *testing.T) {
 	const accounts = "system:serviceaccount:lanyard-spokes:"
 	for _, c := range []struct{ id, prefix, user, want string }{

@@ -16,9 +16,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer/issuertest"
 )
 
-// FuzzValidate checks that the token of a valid identity has no line end and no other control
-// character. The same must be true of the providerConfig, which a cloud gets together with the
-// token.
+// FuzzValidate checks that a valid identity cannot put a control character, such as a line end,
+// into a token. It checks the token's subject and audiences. It also checks the providerConfig,
+// which a cloud gets together with the token.
 func FuzzValidate(f *testing.F) {
 	for _, row := range issuertest.Rows(f) {
 		object := row.Object()

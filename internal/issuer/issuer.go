@@ -36,8 +36,7 @@ type Issuer struct {
 	APIAudiences []string
 }
 
-// Check returns an error if no token could be made with these limits. The error names the wrong
-// limit.
+// Check returns an error if a limit is invalid. The error names the limit.
 func (l Limits) Check() error {
 	switch {
 	case l.Min <= 0:
@@ -52,9 +51,9 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Check returns an error if no token could be made with the issuer's settings, or if services could
-// not find its documents. The error names the wrong setting. Source of the rules for the URL:
-// OpenID Connect Discovery 1.0, section 3.
+// Check returns an error if a setting of the issuer is wrong. The error names the setting. With a
+// wrong setting, no token could be made, or services could not find the issuer's documents. Source
+// of the rules for the URL: OpenID Connect Discovery 1.0, section 3.
 func (i *Issuer) Check() error {
 	if err := CheckURL(i.URL); err != nil {
 		return fmt.Errorf("the URL of the issuer %w", err)
@@ -65,8 +64,8 @@ func (i *Issuer) Check() error {
 	return i.Limits.Check()
 }
 
-// CheckURL returns an error for a URL that no issuer may have: one that is not https, or that has a
-// user, a query, a fragment, or a slash at its end.
+// CheckURL returns an error for a URL that no issuer may have. The URL must be https. It must not
+// have a user, a query, a fragment, or a slash at its end.
 func CheckURL(issuer string) error {
 	u, err := url.Parse(issuer)
 	switch {
@@ -167,9 +166,9 @@ func audiences(identity *identityv1.WorkloadIdentity, request *tokenv1.TokenRequ
 	return request.Audiences, errs
 }
 
-// longest returns the maximum life of an identity's tokens: the duration in the identity's spec or,
-// without one, the issuer's default. It is reduced to the maximum of the issuer or of the target
-// system if that is shorter.
+// longest returns the maximum life of an identity's tokens. It is the duration in the identity's
+// spec or, without one, the issuer's default. It is at most the maximum of the issuer, and at most
+// the maximum of the target system.
 func (i *Issuer) longest(identity *identityv1.WorkloadIdentity) time.Duration {
 	life := i.Limits.Default
 	if identity.Spec.Duration != nil {
@@ -178,8 +177,9 @@ func (i *Issuer) longest(identity *identityv1.WorkloadIdentity) time.Duration {
 	return min(life, i.Limits.Max, limitsOf(identity.Spec.TargetSystem.Type).life)
 }
 
-// lifetime returns the life of a token: the requested life, or the longest life that the identity
-// allows if that is shorter. A requested life below the issuer's minimum is an error.
+// lifetime returns the life of a token. It is the requested life, but at most the longest life that
+// the identity allows. Without a requested life, it is this longest life. A requested life below
+// the issuer's minimum is an error.
 func (i *Issuer) lifetime(identity *identityv1.WorkloadIdentity, request *tokenv1.TokenRequestSpec) (time.Duration, *field.Error) {
 	at := field.NewPath("spec", "expirationSeconds")
 	life := i.longest(identity)

@@ -153,8 +153,8 @@ func fields(errs field.ErrorList) []string {
 	return found
 }
 
-// TestLifetime asserts that a token's life is the shortest of the lives that the request, the
-// identity and the issuer set. A life below the minimum is refused, never raised.
+// TestLifetime asserts that a token gets the shortest life that the request, the identity or the
+// issuer sets. A life below the minimum is refused, never raised.
 func TestLifetime(t *testing.T) {
 	seconds := func(n int64) *int64 { return &n }
 	for _, c := range []struct {
@@ -190,9 +190,9 @@ func TestLifetime(t *testing.T) {
 			})
 			claims, errs := i.Claims(identity, &tokenv1.TokenRequestSpec{ExpirationSeconds: c.request}, nil, "id", time.Unix(1707312142, 0))
 			if c.want == 0 {
-				at := "spec.expirationSeconds" // of the request
+				at := "spec.expirationSeconds" // a field of the token request
 				if c.duration == time.Minute {
-					at = "spec.duration" // of the identity
+					at = "spec.duration" // a field of the WorkloadIdentity
 				}
 				if got := fields(errs); !slices.Equal(got, []string{"FieldValueInvalid " + at}) {
 					t.Errorf("the errors are %s", got)

@@ -22,9 +22,9 @@ import (
 // a certificateAuthorityData of maxAuthority bytes.
 const maxProviderConfig = 72 << 10
 
-// Bound replaces a providerConfig that is too large with one that is only a few bytes too large, so
-// that [Issuer.Validate] still refuses it. Programs call Bound before they cache an identity,
-// because tenants can write more than a megabyte.
+// Bound replaces a providerConfig that is too large. Tenants can write more than a megabyte, which
+// is too much to cache. So programs call Bound before they cache an identity. The replacement is
+// only a few bytes longer than the limit. So [Issuer.Validate] still refuses the identity.
 func Bound(identity *identityv1.WorkloadIdentity) {
 	config := identity.Spec.TargetSystem.ProviderConfig
 	if config == nil || len(config.Raw) <= maxProviderConfig {
@@ -34,11 +34,11 @@ func Bound(identity *identityv1.WorkloadIdentity) {
 	identity.Spec.TargetSystem.ProviderConfig = &runtime.RawExtension{Raw: raw}
 }
 
-// ProviderConfig returns the fields of a target's providerConfig, or the errors in them. Each
-// field must be known, and its value must be a string of the required form. Otherwise a malformed
-// value could make a client of the target send a token to the wrong place, or could add a setting
-// to the client's configuration file. The map is nil if the target has no providerConfig, or has a
-// type whose providerConfig is not checked.
+// ProviderConfig returns the fields of a target's providerConfig, or the errors in them. Each field
+// must be known, and its value must be a string of the required form. A malformed value could make
+// a client of the target send a token to the wrong place. It could also add a setting to the
+// client's configuration file. The map is nil if the target has no providerConfig. It is also nil
+// for a type whose providerConfig is not checked.
 func ProviderConfig(target *identityv1.TargetSystem, at *field.Path) (map[string]string, field.ErrorList) {
 	if target.ProviderConfig != nil && len(target.ProviderConfig.Raw) > maxProviderConfig {
 		return nil, field.ErrorList{field.TooLong(at, "", maxProviderConfig)}

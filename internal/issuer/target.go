@@ -42,7 +42,8 @@ func limitsOf(target string) limits {
 	}
 }
 
-// validateTarget checks the parts of a spec that the target limits.
+// validateTarget checks the type of the target, and the fields that depend on this type: the
+// signing algorithm, the duration and the providerConfig.
 func validateTarget(spec *identityv1.WorkloadIdentitySpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	target := spec.TargetSystem.Type

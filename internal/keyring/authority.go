@@ -14,18 +14,19 @@ import (
 type Authority struct {
 	// ID is the SHA-256 digest of the certificate's DER, in hexadecimal digits.
 	ID string
-	// Key is the ring's key that signs for this authority. It is the public key in the intermediate
-	// or, if there is no intermediate, in the certificate.
+	// Key is the ring's key that signs for this authority. It is the key in Intermediate, or in
+	// Certificate if Intermediate is nil.
 	Key Key
 	// Certificate is the CA certificate that verifiers trust.
 	Certificate *x509.Certificate
-	// Intermediate is the certificate of the ring's key, signed by an imported authority. It is nil
-	// unless the authority is imported.
+	// Intermediate is the certificate of Key, signed by the imported CA. It is nil unless the
+	// authority is imported.
 	Intermediate *x509.Certificate
 }
 
 // NewAuthority returns the Authority of a certificate. The intermediate is nil for an authority
-// that the ring made itself. NewAuthority fails for a key that rings do not use.
+// that the ring made itself. NewAuthority fails if [NewKey] refuses the public key of the
+// intermediate or, without an intermediate, of the certificate.
 func NewAuthority(certificate, intermediate *x509.Certificate) (Authority, error) {
 	signs := certificate
 	if intermediate != nil {
@@ -60,9 +61,9 @@ func (a Authority) NotAfter() time.Time {
 }
 
 // ParseAuthority reads the certificates of an entry. The entry's ID must be the digest of the
-// certificate. The entry's KID must be the kid of the key in the intermediate or, if there is no
-// intermediate, in the certificate. ParseAuthority does not check whether the certificates are
-// valid now.
+// certificate. The entry's KID must be the kid of the key in the intermediate. Without an
+// intermediate, it must be the kid of the key in the certificate. ParseAuthority does not check
+// whether the certificates are valid now.
 func ParseAuthority(entry *v1alpha1.Authority) (Authority, error) {
 	certificate, err := decodeCertificate(entry.Certificate)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 )
 
 // trust simulates a ring of authorities. The ring's public bundle is always reachable. The method
-// [trust.step] carries out the plans of Next, as the rotator does.
+// [trust.step] calls [Next], and carries out the returned [Plan] as the rotator does.
 type trust struct {
 	t       *testing.T
 	ring    *v1alpha1.KeyRing
@@ -141,8 +141,8 @@ func (w *trust) settle() {
 }
 
 // pass lets time pass in steps of an hour. At each step, the active authority must be valid for at
-// least another svid.Lifetime. Each authority except the first must have been in the bundle for the
-// publish delay before it signs.
+// least another svid.Lifetime. Each authority except the first must be in the bundle for the
+// publish delay before it signs. This delay is not checked if the spec revokes keys.
 func (w *trust) pass(d time.Duration) {
 	w.t.Helper()
 	for end := w.now.Add(d); w.now.Before(end); {
@@ -435,8 +435,8 @@ func TestForeignAuthority(t *testing.T) {
 	w.reason(v1alpha1.ConditionCanRotate, v1alpha1.ReasonForeignKey)
 }
 
-// TestKeysAndAuthorities asserts that the ring of a trust domain with an issuer gets keys and
-// authorities. It also checks which policies are invalid.
+// TestKeysAndAuthorities checks a policy with both an issuer and a trust domain. Its ring must get
+// keys and authorities. Validate must refuse incomplete policies.
 func TestKeysAndAuthorities(t *testing.T) {
 	p := newTrust(t).policy
 	p.Issuer, p.Algorithms = "https://spiffe.example", []v1alpha1.Algorithm{v1alpha1.RS256}

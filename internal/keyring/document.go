@@ -21,12 +21,15 @@ import (
 const (
 	documentTimeout = 10 * time.Second
 	maxDocument     = 256 << 10 // bytes
-	maxStrangers    = 8         // maximum length of Document.Invalid
+	maxStrangers    = 8         // maximum number of kids in Document.Invalid
 	maxStranger     = 64        // maximum bytes of a kid in Document.Invalid
 )
 
-// ParseDocument parses a JSON Web Key Set; source: RFC 7517 §5. Document.Invalid gets the kid of
-// each key that is malformed, that is not public, or whose thumbprint differs from its kid.
+// ParseDocument parses a JSON Web Key Set; source: RFC 7517 §5. Document.Invalid gets the kids of
+// these keys:
+//   - keys that are malformed
+//   - keys that are not public
+//   - keys whose kid is not their thumbprint
 func ParseDocument(data []byte) (*Document, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -45,8 +48,8 @@ func ParseDocument(data []byte) (*Document, error) {
 	return &doc, nil
 }
 
-// documentKey returns the kid of a key in a JSON Web Key Set. It also reports whether a ring could
-// have this key: the key is public, and its kid is its thumbprint.
+// documentKey returns the kid of a key in a JSON Web Key Set. The result ours is true if a ring
+// could have this key: the key is public, and its kid is its thumbprint.
 func documentKey(raw json.RawMessage) (kid string, ours bool) {
 	var named struct {
 		KID string `json:"kid"`
@@ -66,14 +69,15 @@ func documentKey(raw json.RawMessage) (kid string, ours bool) {
 // sent.
 type Probe func(ctx context.Context) (*Document, error)
 
-// NewProbe returns a Probe that reads the JSON Web Key Set of an issuer. The Probe first reads
-// url/.well-known/openid-configuration, which must name the issuer's URL. Then it reads the key set
-// that the jwks_uri in this document names; source: OpenID Connect Discovery 1.0 §4. If the token
-// server cannot reach the issuer's URL, url must be that of a mirror with the same paths.
-// Otherwise, url must equal issuer.
+// NewProbe returns a Probe that reads the JSON Web Key Set of an issuer. The Probe first reads the
+// discovery document at url/.well-known/openid-configuration, which must name the issuer. Then it
+// reads the key set that the document's jwks_uri names; source: OpenID Connect Discovery 1.0 §4.
 //
-// The jwks_uri must be below the issuer's URL, and a redirect must not lead to another scheme or
-// host: otherwise somebody else would decide which keys count as published.
+// The parameters url and issuer must be equal if the token server can reach the issuer's URL.
+// Otherwise, url must be the URL of a mirror with the same paths.
+//
+// The jwks_uri must be below the issuer's URL. A redirect must not lead to another scheme or host.
+// Otherwise, a stranger could decide which keys count as published.
 func NewProbe(client *http.Client, url, issuer string) Probe {
 	client, url = atOneHost(client), strings.TrimSuffix(url, "/")
 	return func(ctx context.Context) (*Document, error) {

@@ -10,14 +10,16 @@ import (
 // at most one active key for each role.
 type Role string
 
-// X509 is the role of authorities. The role of a key is the name of its algorithm.
+// X509 is the role of an authority, which signs X.509-SVIDs. A key that signs JWTs has the name of
+// its algorithm as its role, such as RS256.
 const X509 Role = "X.509"
 
 // Entry is a key or an authority of a ring, with its state.
 type Entry struct {
 	// ID is the kid of a key, or the SHA-256 digest of an authority's certificate.
 	ID string
-	// KID is the kid of the private half. For a key, KID and ID are equal.
+	// KID is the kid of the private key with which the entry signs. For a key, KID and ID are
+	// equal. For an imported authority, KID is the kid of the intermediate's key.
 	KID string
 	// Role is the purpose of the entry.
 	Role Role
@@ -60,7 +62,7 @@ func (e Entry) Waiting() bool {
 // imported reports whether an entry is an authority that came from a Secret.
 func (e Entry) imported() bool { return e.Authority != nil && e.Authority.Imported }
 
-// noun returns what messages call an entry of the role.
+// noun returns the word for an entry of the role in messages.
 func (r Role) noun() string {
 	if r == X509 {
 		return "authority"

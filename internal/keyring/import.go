@@ -6,8 +6,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// margin is the time that a successor of an authority needs to take over, in addition to the
-// publish delay. It covers the life of an X.509-SVID, and delays between the steps of the ring.
+// margin plus the publish delay is the time that a new authority needs to take over. The margin
+// covers the life of an X.509-SVID, and delays between the steps of the ring.
 const margin = 2 * time.Hour
 
 // maxAuthorities is the maximum number of authorities that the schema of KeyRing allows.
@@ -27,9 +27,13 @@ type Import struct {
 	Problem string
 }
 
-// IntermediateLife is how long an intermediate of an imported authority is valid. The CA signs a
-// new intermediate after half of this time. So if the Secret gets a new CA, the old CA's last
-// intermediate stays valid for longer than PublishDelay: until verifiers know the new CA.
+// IntermediateLife is how long an intermediate of an imported authority is valid, unless the CA
+// expires earlier. After half of this time, the imported CA signs a new intermediate. So while the
+// Secret has this CA, the last intermediate is valid for at least half of IntermediateLife more.
+//
+// This matters when a new CA replaces the imported CA in the Secret: the old CA then signs no more
+// intermediates. Its last intermediate remains in use until verifiers know the new CA. Half of
+// IntermediateLife is enough for this, because it is longer than PublishDelay.
 func (p Policy) IntermediateLife() time.Duration { return 2 * (p.PublishDelay + margin) }
 
 // AuthorityLife is how long an authority that the ring makes is valid. The authority waits as the
@@ -87,12 +91,16 @@ func (t *turn) renews() string {
 }
 
 // fits reports whether an authority has the origin that the policy wants: imported, or made by the
-// ring. Keys that are not authorities always fit.
+// ring. A JWT key always fits.
 func (t *turn) fits(e Entry) bool { return e.Authority == nil || e.imported() == t.policy.Import }
 
-// superseded reports whether a waiting imported authority may be dropped: an older authority is
-// next to sign, and the Secret has a newer CA. Dropping such authorities keeps the ring small if
-// the Secret changes faster than the publish delay.
+// superseded reports whether the waiting entry e may be dropped. This is so if all of the following
+// hold:
+//   - e is an imported authority
+//   - the Secret now has a usable CA, which is not that of e
+//   - an older authority waits too
+//
+// Dropping e keeps the ring small if the Secret changes faster than the publish delay.
 func (t *turn) superseded(e Entry) bool {
 	i := t.observed.Import
 	if !e.imported() || i == nil || i.ID == "" || e.ID == i.ID {

@@ -24,11 +24,13 @@ type Plan struct {
 	// keys, and then adds them to Status by AddKey or AddAuthority. So the ring never lists a key
 	// without a private half.
 	Missing []Role
-	// Import is true if Observation.Import must become an authority. The caller makes a key, has
-	// the CA sign an intermediate for the key, and passes both to AddAuthority.
+	// Import is true if the CA in [Observation].Import must become an authority. The caller makes a
+	// key, and this CA signs an intermediate for it. Then the caller passes the authority to
+	// AddAuthority.
 	Import bool
-	// Renew is the ID of the imported authority whose intermediate the CA must sign again; empty
-	// for no authority. The caller passes the authority with the new intermediate to Renewed.
+	// Renew is the ID of the imported authority that needs a new intermediate; empty for no
+	// authority. The CA signs the intermediate. The caller passes the authority with the new
+	// intermediate to Renewed.
 	Renew string
 }
 
@@ -71,8 +73,8 @@ func Revocation(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) 
 	if equality.Semantic.DeepEqual(&ring.Status, t.status) {
 		return Plan{Status: *t.status}
 	}
-	// Check now whether the ring was restored from a backup. This plan increments the revision in
-	// the status, so the next step might no longer see that the status is old.
+	// Check now whether the ring was restored from a backup. This plan increments status.revision.
+	// After that, the next step might no longer see that the status is old.
 	t.noticeHistory()
 	return t.plan(ring)
 }
@@ -109,7 +111,7 @@ func Next(ring *v1alpha1.KeyRing, o Observation, p Policy, now time.Time) Plan {
 	return plan
 }
 
-// plan returns the changed status as a Plan, without new keys.
+// plan returns a Plan with the new status. Next then adds what must be made.
 func (t *turn) plan(ring *v1alpha1.KeyRing) Plan {
 	changed := !equality.Semantic.DeepEqual(&ring.Status, t.status)
 	if changed {
@@ -130,9 +132,9 @@ type turn struct {
 // entries returns the keys and authorities of the changed status.
 func (t *turn) entries() []Entry { return Entries(t.status) }
 
-// revoke revokes the keys that the spec or the policy lists, and all authorities with the key of a
-// revoked authority. If a revoked key was active, its successor signs from now on, although
-// verifiers may not have the successor yet.
+// revoke revokes the keys that the spec or the policy lists. Several authorities can have the same
+// key. If one of them is revoked, revoke also revokes the others. If a revoked key was active, its
+// successor signs from now on, although verifiers may not have the successor yet.
 func (t *turn) revoke() {
 	if len(t.spec.Revoke)+len(t.policy.Revoked) > 0 {
 		for _, e := range t.entries() {
@@ -169,9 +171,13 @@ func (t *turn) revokes(id string) bool {
 	return id != "" && (slices.Contains(t.spec.Revoke, id) || slices.Contains(t.policy.Revoked, id))
 }
 
-// taint marks the keys that verifiers may have cached together with a revoked key. An unknown key
-// makes verifiers read the document again and drop the revoked key; a tainted key does not.
-// Authorities need no taint, because an unknown authority does not make verifiers read the bundle.
+// taint marks the keys that verifiers may have cached together with a revoked key. Verifiers drop
+// the revoked key when they read the document again. A verifier reads it again when it meets a key
+// that is not in its cache. A marked key may already be in the cache. Then it has no such effect.
+// The ring therefore replaces the marked keys with new keys.
+//
+// Authorities are not marked. An unknown authority does not make verifiers read the bundle again,
+// so new authorities would not help.
 func (t *turn) taint(r Role) {
 	if r == X509 {
 		return
@@ -183,13 +189,13 @@ func (t *turn) taint(r Role) {
 	}
 }
 
-// noticeHistory finds out whether the KeyRing was restored from a backup, or whether the issuer or
-// the trust domain has changed. In these cases, verifiers may have cached a document that lacks the
-// published keys. So these keys become pending, and their publish delay begins anew.
+// noticeHistory finds out whether the KeyRing was restored from a backup. It also finds out whether
+// the issuer or the trust domain has changed. In these cases, verifiers may have cached a document
+// that lacks the published keys. So these keys become pending, and their publish delay begins anew.
 func (t *turn) noticeHistory() {
 	restored := t.observed.Revision > t.status.Revision
 	if restored {
-		t.status.Revision = t.observed.Revision // later steps must not treat this backup as a new one
+		t.status.Revision = t.observed.Revision // later steps must not detect this restore again
 	}
 	moved := t.status.Issuer != "" && t.status.Issuer != t.policy.Issuer
 	renamed := t.status.TrustDomain != "" && t.status.TrustDomain != t.policy.TrustDomain.Name()
@@ -250,7 +256,7 @@ func (t *turn) rotate() {
 	}
 }
 
-// due reports whether the active key must be replaced, or whether there is no active key.
+// due reports whether the active key must be replaced. It returns true if there is no active key.
 func (t *turn) due(r Role, active *Entry) bool {
 	switch {
 	case active == nil || active.Tainted || active.Rotation != t.spec.Rotate || !t.fits(*active):
@@ -270,8 +276,8 @@ func (t *turn) maySign() func(Entry) bool {
 		if !t.published(e) || !t.seen(e) || (e.Tainted && active != nil) {
 			return false
 		}
-		// If no entry of this kind (JWT key or authority) was ever active, verifiers have no such
-		// entry in their caches, so the first entry need not wait.
+		// The first JWT key and the first authority need not wait. No entry of their kind was ever
+		// active, so verifiers have none in their caches.
 		first := !ever[e.Role == X509] && !t.status.OtherKeysSeen
 		urgent := (active == nil && t.hasRevoked(e.Role)) || (active != nil && t.ended(*active))
 		return first || urgent || t.confirmation(e.ID).SkipDelay || !t.now.Before(t.readyAt(e))
@@ -290,9 +296,11 @@ func (t *turn) activate(e *Entry) {
 	e.MaxLife = metav1.Duration{Duration: t.policy.MaxLife}
 }
 
-// dropTainted removes the waiting tainted keys once an untainted key signs. Verifiers may have
-// cached a tainted key together with the revoked key. If the tainted key signed later, these
-// verifiers would not read the document again, and would still trust the revoked key.
+// dropTainted removes the waiting tainted keys of a role once an untainted key of the role signs. A
+// key is tainted if verifiers may have cached it together with a key that is now revoked. These
+// verifiers trust the revoked key until they read the public document again. They do that when a
+// token has a key that they have not cached. But they have cached the tainted key, so its tokens
+// have no such effect. Therefore no tainted key may sign from now on.
 func (t *turn) dropTainted(r Role) {
 	if active := t.active(r); active == nil || active.Tainted {
 		return
@@ -304,10 +312,14 @@ func (t *turn) dropTainted(r Role) {
 	}
 }
 
-// expire removes the keys that nobody needs any more. It deletes the entry of a removed key when no
-// verifier can have a cached document with this key. If the policy now allows a longer life, expire
-// raises MaxLife of the active keys. It never lowers MaxLife, because tokens and certificates that
-// were signed under the former policy may live that long.
+// expire ends the keys that nobody needs any more. It retires the active key of a role that the
+// policy no longer has. It removes retiring keys whose tokens and certificates have expired, and
+// waiting keys that are not needed. It deletes the entry of a removed or revoked key, but
+// only when no verifier can have a cached document with this key.
+//
+// If the policy now allows a longer life, expire raises MaxLife of the active keys. It never lowers
+// MaxLife, because tokens and certificates that were signed under the former policy may live that
+// long.
 func (t *turn) expire() {
 	for _, e := range t.entries() {
 		wanted := slices.Contains(t.policy.roles(), e.Role)
@@ -326,7 +338,8 @@ func (t *turn) expire() {
 	})
 }
 
-// removableAt returns the time at which everything that a retiring key has signed has expired.
+// removableAt returns the time at which a retiring key can be removed. By then, every token and
+// certificate that the key signed has expired.
 func removableAt(e Entry) time.Time {
 	return e.RetiredAt.Add(e.MaxLife.Duration + removalSlack)
 }
@@ -338,9 +351,9 @@ func (t *turn) replacing(e Entry) bool {
 	return e.State == v1alpha1.KeyRevoked && slices.Contains(t.policy.roles(), e.Role) && (active == nil || active.Tainted)
 }
 
-// missing returns the role of each missing key; a role that lacks two keys is in the result twice.
-// Each role needs two keys: one signs, and one is its successor. Imported authorities do not count
-// as missing.
+// missing returns the roles that need new keys. Each role needs two keys: one signs, and one is its
+// successor. A role that lacks both keys is in the result twice. If the policy imports authorities,
+// the ring makes none, so X509 is not in the result.
 func (t *turn) missing() []Role {
 	var missing []Role
 	for _, r := range t.policy.roles() {
@@ -411,8 +424,9 @@ func (t *turn) hasRevoked(r Role) bool {
 	return t.find(r, func(e Entry) bool { return e.State == v1alpha1.KeyRevoked }) != nil
 }
 
-// everActive says whether an entry of the ring was ever active: result[true] for the authorities,
-// result[false] for the JWT keys. Entries that were deleted from the ring do not count.
+// everActive says whether an entry of the ring was ever active. result[true] is for the
+// authorities, and result[false] is for the JWT keys. Entries that were deleted from the ring do
+// not count.
 func (t *turn) everActive() map[bool]bool {
 	ever := map[bool]bool{}
 	for _, e := range t.entries() {
@@ -423,8 +437,9 @@ func (t *turn) everActive() map[bool]bool {
 	return ever
 }
 
-// foreignKeys returns a sentence for each public key of the ring that has no private half in the
-// store, and for each key of the public document that is not in the ring.
+// foreignKeys returns a sentence for each foreign key. A public key of the ring is foreign if the
+// store does not have its private half. A key of the public document is foreign if it is not in the
+// ring.
 func (t *turn) foreignKeys() []string {
 	var foreign []string
 	for _, e := range t.entries() {
@@ -439,7 +454,7 @@ func (t *turn) foreignKeys() []string {
 }
 
 // strangersInDocument returns the keys of the public document that are not in the ring. Removed and
-// revoked keys of the ring are no strangers: they may still be in the document because of caches.
+// revoked keys of the ring are not strangers, because a cached document may still have them.
 func (t *turn) strangersInDocument() []string {
 	if t.observed.Document == nil {
 		return nil

@@ -118,17 +118,22 @@ func states(keys []v1alpha1.RingKey) string {
 func TestNext(t *testing.T) {
 	const reachable = "reachable" // the public document has all public keys of the ring
 	for _, tt := range []struct {
-		name     string
-		ring     []string
-		spec     v1alpha1.KeyRingSpec
-		document string // kids with spaces between, the constant reachable, "down", or "" for none
+		name string
+		ring []string
+		spec v1alpha1.KeyRingSpec
+		// document is one of:
+		//   - the kids in the public document, separated by spaces
+		//   - the constant reachable: the document has all public keys of the ring
+		//   - "down" if the document cannot be read
+		//   - "" if its URL is not known
+		document string
 		lost     string // kid whose private half is lost
 		edit     func(*v1alpha1.KeyRing, *Observation, *Policy)
 
 		want    string
 		missing int
-		ready   string // reason of Ready
-		rotates string // reason of CanRotate
+		ready   string // expected reason of the condition Ready
+		rotates string // expected reason of the condition CanRotate
 	}{
 		// A new ring.
 		{

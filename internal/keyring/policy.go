@@ -83,7 +83,7 @@ func (p Policy) Validate() error {
 }
 
 // The maximum numbers of keys and authorities in a ring that rotates by schedule. The schema allows
-// 64 and 16: a quarter is reserved for rotations that people request, and for revoked keys.
+// 64 and 16. The rest is for rotations that people request, and for revoked keys.
 const (
 	plannedKeys        = 48
 	plannedAuthorities = 12
@@ -123,12 +123,14 @@ func (p Policy) roles() []Role {
 type Observation struct {
 	// Held are the kids of the keys whose private halves the token server has stored.
 	Held []string
-	// EarlierKeys is true if an earlier installation had published keys of its own. There are two
-	// signs of this: the store has private halves of a KeyRing with another UID, or the status of a
-	// WorkloadIdentity names this issuer and an earlier KeyRing.
+	// EarlierKeys is true if an earlier installation had published keys of its own. The evidence is
+	// one of these facts:
+	//   - The store has private halves of a KeyRing with another UID.
+	//   - The status of a WorkloadIdentity names this issuer and an earlier KeyRing.
 	EarlierKeys bool
-	// Document is the public document as read at this step. It is nil if DocumentErr is set. It is
-	// also nil if the token server does not know the document's URL. People must then confirm keys.
+	// Document is the public document as read at this step. It is nil if DocumentErr is set, or if
+	// the token server does not know the document's URL. Without the URL, people must confirm which
+	// keys are published.
 	Document *Document
 	// DocumentErr says why the document could not be read.
 	DocumentErr error
@@ -147,10 +149,11 @@ type Document struct {
 	// KIDs are the kids of valid keys, and the IDs of authorities. The kid of a valid key is its
 	// thumbprint.
 	KIDs []string
-	// Partial are the kids of keys that only one of the two documents has: the key set or the
+	// Partial are the kids of keys that are in only one of two documents, the key set and the
 	// SPIFFE bundle. So some verifiers can read these keys, and other verifiers cannot.
 	Partial []string
-	// Invalid are the kids of all other keys, which cannot be keys of the ring.
+	// Invalid are the kids of keys that no ring can have made: the key is malformed or not public,
+	// or its kid is not its thumbprint.
 	Invalid []string
 }
 

@@ -13,8 +13,8 @@ const IssuerRing = v1alpha1.IssuerKeyRing
 // SPIFFERing is the name of the KeyRing of the SPIFFE trust domain.
 const SPIFFERing = v1alpha1.SPIFFEKeyRing
 
-// Ring has the checked keys and authorities of a KeyRing's status. Its zero value has no keys and
-// accepts nothing.
+// Ring has the checked keys and authorities of a KeyRing's status. Its zero value is empty, so that
+// [Ring.Accepts] returns false for every ID.
 type Ring struct {
 	keys        []RingKey
 	authorities []RingAuthority
@@ -35,10 +35,13 @@ type RingAuthority struct {
 	Entry *v1alpha1.Authority
 }
 
-// Parse checks the keys and authorities of a ring. It omits a key whose kid is not the thumbprint
-// of its public half, a key whose entry has another algorithm, and an authority whose certificates
-// do not fit its entry. The error names each omitted entry. The Ring has all other entries, and may
-// be used despite the error.
+// Parse checks the keys and authorities of a ring. It omits:
+//   - a key whose kid is not the thumbprint of its public half
+//   - a key whose entry has another algorithm
+//   - an authority whose certificates do not fit its entry
+//
+// The error names each omitted entry. The Ring has all other entries, and may be used despite the
+// error.
 func Parse(status *v1alpha1.KeyRingStatus) (Ring, error) {
 	var (
 		ring Ring
@@ -63,9 +66,9 @@ func Parse(status *v1alpha1.KeyRingStatus) (Ring, error) {
 	return ring, errors.Join(errs...)
 }
 
-// Public returns the keys that the public document must have, in the order in which they were
-// made. If there are no keys, discovery answers 503 instead of an empty document: a verifier would
-// cache the empty document and trust nothing.
+// Public returns the keys that the public document must have, in the order in which they were made.
+// If there are no keys, discovery answers 503 instead of an empty document. A verifier would cache
+// the empty document and trust nothing.
 func (r Ring) Public() []Key {
 	var keys []Key
 	for _, k := range r.keys {
@@ -109,9 +112,9 @@ func (r Ring) ActiveKeys() []RingKey {
 	return keys
 }
 
-// Accepts reports whether tokens of the key with this kid, or certificates of the authority with
-// this ID, may be used. It is false if the ring has revoked or removed the key, or does not have
-// it.
+// Accepts reports whether tokens of the key with this kid may be used. For the ID of an authority,
+// it reports whether certificates of this authority may be used. It is false if the ring has
+// revoked or removed the key or authority, or does not have it.
 func (r Ring) Accepts(id string) bool {
 	return slices.ContainsFunc(r.keys, func(k RingKey) bool { return k.ID == id && Public(k.Entry.State) }) ||
 		slices.ContainsFunc(r.authorities, func(a RingAuthority) bool { return a.ID == id && Public(a.Entry.State) })

@@ -57,11 +57,11 @@ type Consequences struct {
 	// zero if the key never signed, or if all its tokens and certificates have expired.
 	ValidUntil time.Time
 	// Successor is the ID of the key that signs at once in place of the revoked key. It is empty if
-	// the revoked key does not sign, or if no published key can replace it. In the second case,
-	// nothing is signed for its role until a new key is seen in the public document.
+	// the revoked key does not sign. It is also empty if no published key can replace the revoked
+	// key. Then nothing is signed for the role until a new key is seen in the public document.
 	Successor string
-	// SuccessorCached reports whether the successor has been published for the publish delay, so
-	// that verifiers have the successor even if they cache the document.
+	// SuccessorCached reports whether the successor was published at least one publish delay ago.
+	// If so, verifiers have the successor even if they cache the document.
 	SuccessorCached bool
 	// Outage is true if nothing can be signed for the role for a while.
 	Outage bool
@@ -123,7 +123,7 @@ func (c Consequences) Lines() []string {
 		"Add the kid to --revoked-kids, so that no backup of the cluster brings the key back.")
 }
 
-// authorityLines returns the lines for an authority.
+// authorityLines returns the sentences of [Consequences.Lines] for the revocation of an authority.
 func (c Consequences) authorityLines() []string {
 	lines := []string{
 		fmt.Sprintf("Authority %s (%s) leaves the public SPIFFE bundle, and nothing is signed under it again.", c.Key.ID, c.Key.State),

@@ -26,7 +26,7 @@ const APIServiceName = tokenv1.Version + "." + tokenv1.Group
 // requests for the group token.lanyard.dev to the token server. The Helm chart creates the object;
 // the token server writes its spec.caBundle.
 type APIService struct {
-	// Client reads and writes the object. It must not read from a cache.
+	// Client reads and writes the APIService object. It must not read from a cache.
 	Client client.Client
 }
 
@@ -40,9 +40,9 @@ func newAggregation() *aggregation {
 	return &aggregation{object}
 }
 
-// bundle returns the certificates that API servers accept, as PEM. It is empty without an
-// APIService or without caBundle. It is also empty if caBundle cannot be decoded: then the
-// token server replaces caBundle.
+// bundle returns spec.caBundle as PEM: the certificates of the authorities that API servers trust.
+// It is empty without an APIService or without caBundle. It is also empty if caBundle cannot be
+// decoded: then the token server replaces caBundle.
 func (a *aggregation) bundle() []byte {
 	if a == nil {
 		return nil
@@ -69,8 +69,8 @@ func (s *APIService) get(ctx context.Context) (*aggregation, error) {
 }
 
 // trust writes the PEM certificates of authorities into spec.caBundle. API servers then accept only
-// serving certificates that one of these authorities signed. The method fails with a Conflict error
-// of the API server if the object has changed since it was read.
+// serving certificates that one of these authorities signed. If the object has changed since it was
+// read, trust fails with a Conflict error of the API server.
 func (s *APIService) trust(ctx context.Context, read *aggregation, bundle []byte) error {
 	changed := read.DeepCopy()
 	if err := unstructured.SetNestedField(changed.Object, base64.StdEncoding.EncodeToString(bundle), "spec", "caBundle"); err != nil {
@@ -90,19 +90,20 @@ func (s *APIService) delete(ctx context.Context) error {
 	return nil
 }
 
-// The deletion of the APIService is tried every deleteInterval, for at most deleteTimeout.
-// Kubernetes removes this program's rights some seconds after the deletion of its namespace begins,
-// so later attempts are refused.
+// The deletion of the APIService is tried every deleteInterval, for at most deleteTimeout. Later
+// attempts would be refused. Kubernetes removes this program's rights some seconds after the
+// deletion of its namespace begins.
 const (
 	deleteInterval = time.Second
 	deleteTimeout  = 20 * time.Second
 )
 
 // DeleteWithNamespace waits until the token server's namespace is being deleted, and then deletes
-// the APIService. It returns earlier if ctx ends. If the APIService stayed without a token server,
-// no namespace could be deleted any more, not even the token server's own. For each deletion of a
-// namespace, the API server asks the token server which objects of the group are in the namespace
-// (kubernetes/kubernetes#108427).
+// the APIService. It returns earlier if ctx ends.
+//
+// Whenever a namespace is deleted, the API server asks the token server which objects of the group
+// token.lanyard.dev are in this namespace. Without a token server, the APIService would block the
+// deletion of every namespace, even of the token server's own (kubernetes/kubernetes#108427).
 func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.Informers, namespace string, log *slog.Logger) error {
 	informer, err := informers.GetInformer(ctx, &corev1.Namespace{})
 	if err != nil {
@@ -128,7 +129,8 @@ func (s *APIService) DeleteWithNamespace(ctx context.Context, informers cache.In
 	case <-terminating:
 	}
 	log.Info("the namespace is being deleted, and the APIService with it", "namespace", namespace)
-	// Kubernetes stops this program too, which ends ctx. The APIService must still be deleted.
+	// The deletion of the namespace also stops this program, which ends ctx. The APIService must
+	// still be deleted.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTimeout)
 	defer cancel()
 	return s.deleteSurely(ctx, log)

@@ -32,9 +32,12 @@ const (
 	configCA        = "requestheader-client-ca-file"
 )
 
-// frontProxy has the API server's published settings for forwarded requests. These are the CA of
-// the API server's client certificate, the names that the certificate may have, and the headers
-// that name the caller. The values follow the ConfigMap.
+// frontProxy has the settings for forwarded requests that the API server publishes in a ConfigMap.
+// When the ConfigMap changes, the settings change too. They are:
+//
+//   - the CA of the API server's client certificate
+//   - the names that this certificate may have
+//   - the headers that name the caller
 type frontProxy struct {
 	known   *proxyCA
 	ca      *dynamiccertificates.ConfigMapCAController
@@ -81,7 +84,8 @@ func (f *frontProxy) check() error {
 	return nil
 }
 
-// start follows the ConfigMap until ctx ends. It returns as soon as requests can be checked.
+// start launches goroutines that follow the ConfigMap until ctx ends. It returns as soon as
+// requests can be checked.
 func (f *frontProxy) start(ctx context.Context) error {
 	go f.ca.Run(ctx, 1)
 	go f.headers.Run(ctx, 1)
@@ -91,8 +95,9 @@ func (f *frontProxy) start(ctx context.Context) error {
 	})
 }
 
-// proxyCA has the certificates of the front proxy's CA. Listeners may be added while the
-// ConfigMap is followed; the library's own type does not allow this.
+// proxyCA has the certificates of the front proxy's CA, from a ConfigMap of the API server. It
+// notifies its listeners when the certificates change. Unlike the library's own type, it accepts
+// new listeners while the ConfigMap is watched.
 type proxyCA struct {
 	dynamiccertificates.CAContentProvider
 
@@ -117,8 +122,9 @@ func (p *proxyCA) Enqueue() {
 	}
 }
 
-// config returns the settings for the library that authenticates requests. The library reads the
-// headers of a request and then removes them.
+// config returns the settings for the library that authenticates forwarded requests. In such a
+// request, the API server names the caller in certain headers. The library reads these headers and
+// then removes them.
 func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
 	return &authenticatorfactory.RequestHeaderConfig{
 		CAContentProvider:   f.known,
@@ -165,9 +171,9 @@ func (f *frontProxy) authenticator() authenticator.Request {
 // verification.
 const proxyMemory = time.Minute
 
-// lastProxy is the certificate of the front proxy that was verified last. It is not verified again
-// for each request: that would take as long as the rest of the authentication, the authorization
-// and the answer together. Each TLS handshake still checks that the client has the private key.
+// lastProxy is the certificate of the front proxy that was verified last. A verification takes as
+// long as all other work for a request. So the certificate is not verified again for each request.
+// Each TLS handshake still checks that the client has the private key.
 type lastProxy struct{ seen atomic.Pointer[seenProxy] }
 
 type seenProxy struct {
@@ -176,9 +182,13 @@ type seenProxy struct {
 	until time.Time
 }
 
-// is reports whether a connection needs no new verification: its client has the remembered
-// certificate, the CA is the same, and the name is still allowed. The certificate is remembered for
-// proxyMemory, or until it expires.
+// is reports whether a connection needs no new verification. These conditions must hold:
+//
+//   - The client has the remembered certificate.
+//   - The CA is the same.
+//   - The name is still allowed.
+//
+// The certificate is remembered for proxyMemory, but not after it expires.
 func (l *lastProxy) is(state *tls.ConnectionState, roots *x509.CertPool, names []string) bool {
 	last := l.seen.Load()
 	if last == nil || state == nil || len(state.PeerCertificates) == 0 {
@@ -198,8 +208,8 @@ func (l *lastProxy) remember(state *tls.ConnectionState, roots *x509.CertPool) {
 	l.seen.Store(&seenProxy{leaf: leaf.Raw, roots: roots, until: until})
 }
 
-// NewAuthorizer returns an authorizer that asks the API server whether a caller may do what a
-// request asks for. The API server has already checked this before it forwards the request.
+// NewAuthorizer returns an authorizer that asks the API server whether a caller may make a request.
+// The API server has already checked this before it forwards the request.
 func NewAuthorizer(client kubernetes.Interface) (authorizer.Authorizer, error) {
 	return authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: client.AuthorizationV1(),

@@ -19,7 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestOnlyTheAPIServerCalls checks that only callers whom the API server names get a token.
+// TestOnlyTheAPIServerCalls checks that a caller gets a token only through the API server. The API
+// server must name the caller in the headers.
 func TestOnlyTheAPIServerCalls(t *testing.T) {
 	r := newRig(t, banana())
 	alice := http.Header{"X-Remote-User": {"alice"}, "X-Remote-Group": {"minters"}}
@@ -51,8 +52,8 @@ func TestOnlyTheAPIServerCalls(t *testing.T) {
 }
 
 // TestNoLoopbackClient checks that the server has no loopback client. By default, a server has a
-// loopback client in the group system:masters, and a separate certificate for the server name that
-// this client uses.
+// loopback client in the group system:masters. It also has a separate certificate for the server
+// name that this client uses.
 func TestNoLoopbackClient(t *testing.T) {
 	r := newRig(t)
 	dialer := tls.Dialer{Config: &tls.Config{
@@ -69,8 +70,8 @@ func TestNoLoopbackClient(t *testing.T) {
 }
 
 // TestAllowedNamesAreRequired checks that the server trusts no proxy CA unless the ConfigMap lists
-// the allowed client names. Otherwise every client of this CA could act as any caller. The list may
-// be missing at the start, or may be withdrawn later.
+// the allowed client names. Without this list, every client of the CA could act as any caller. The
+// list may be missing at the start, or may be withdrawn later.
 func TestAllowedNamesAreRequired(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.ConfigMap)
@@ -115,8 +116,9 @@ func (c changingCA) VerifyOptions() (x509.VerifyOptions, bool) {
 	return c.CAContentProvider.VerifyOptions()
 }
 
-// TestNamesAreWithdrawnMeanwhile checks that every client is refused if the list of names becomes
-// empty during the check of a request. The library accepts every name if the list is empty.
+// TestNamesAreWithdrawnMeanwhile empties the list of allowed client names while a request is
+// checked. The server must then refuse every client. The library that authenticates requests does
+// not: if the list is empty, it accepts every name.
 func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
 	proxies := mustAuthority(t)
 	config := frontConfig(t, proxies)
@@ -144,8 +146,11 @@ func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
 	}
 }
 
-// TestLastProxy checks that a verified certificate needs no new verification for proxyMemory, if
-// the CA is the same and the name is still allowed. An expired certificate must not be accepted.
+// TestLastProxy checks when the certificate of the front proxy needs no new verification. For the
+// duration proxyMemory after a verification, the same certificate needs none if
+//   - the CA is the same;
+//   - the certificate's name is still allowed; and
+//   - the certificate has not expired.
 func TestLastProxy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxies := mustAuthority(t)

@@ -169,8 +169,8 @@ func (a authorities) bundle(now time.Time) []byte {
 	return bundle
 }
 
-// step returns the authorities after their next step, and whether anything has changed. The next
-// authority becomes current only if it is in the bundle that API servers trust.
+// step returns the authorities after the change that is due now, and whether a change was due. The
+// next authority becomes current only if it is in the bundle that API servers trust.
 func (a authorities) step(now time.Time, trusted []byte) (authorities, bool, error) {
 	half := a.current.cert.NotBefore.Add(authorityLife / 2)
 	switch {

@@ -61,8 +61,9 @@ func serving(t *testing.T, c *Certificate, bundle []byte) *x509.Certificate {
 }
 
 // TestNoCertificateIsRefused runs two replicas for more than a year. One of them sometimes sleeps
-// for days. API servers must always trust the certificates of both replicas. They must trust each
-// authority except the first for an hour before it signs a certificate.
+// for days. API servers must always trust the certificates of both replicas. The first authority
+// may sign at once. API servers must trust each later authority for an hour before it signs a
+// certificate.
 func TestNoCertificateIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newService(t))
@@ -81,7 +82,7 @@ func TestNoCertificateIsRefused(t *testing.T) {
 			for i, replica := range replicas {
 				time.Sleep(pause)
 				if i == 1 && time.Now().YearDay()%20 > 17 {
-					continue // the second replica sleeps for days
+					continue // the second replica sleeps on these days, so it does not call Step
 				}
 				step(t, replica)
 				bundle := readBundle(t, replica)
@@ -130,7 +131,7 @@ func TestReplicasStartTogether(t *testing.T) {
 }
 
 // TestSlowReplicaUndoesNothing stops a replica between its read and its write, while another
-// replica makes steps. The stopped replica must not undo these steps.
+// replica calls Step. The stopped replica must not undo what the other replica wrote.
 func TestSlowReplicaUndoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newService(t))

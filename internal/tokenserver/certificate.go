@@ -18,7 +18,7 @@ import (
 )
 
 // Certificate is the serving certificate of one replica. Its authority is in a Secret that all
-// replicas share; the leaf and its key are only in memory. The authority and the leaf are replaced
+// replicas share. The leaf and its key are only in memory. The authority and the leaf are replaced
 // in time, without a restart.
 type Certificate struct {
 	// Client reads and writes the Secret. It must not read from a cache.
@@ -57,9 +57,9 @@ func (c *Certificate) AddListener(listener dynamiccertificates.Listener) {
 	c.listeners = append(c.listeners, listener)
 }
 
-// Step creates what is missing and replaces what is due: the authorities, the bundle that the API
-// server trusts, and the leaf. Replicas may call Step at the same time. Without an APIService, Step
-// still makes the leaf: an installation may create the APIService last.
+// Step creates what is missing and replaces what is due. This applies to the authorities, the
+// bundle that the API server trusts, and the leaf. Replicas may call Step at the same time. Without
+// an APIService, Step still makes the leaf: an installation may create the APIService last.
 func (c *Certificate) Step(ctx context.Context) error {
 	var err error
 	// The error of OnError is not used. After a timeout, that error is nil.
@@ -76,8 +76,8 @@ func anotherWasFaster(err error) bool {
 
 func (c *Certificate) step(ctx context.Context) error {
 	now := time.Now()
-	// Read the trusted bundle before the Secret, and write the bundle only if nobody else has
-	// written it since. So a replica that was suspended in between cannot undo the changes of other
+	// Read the trusted bundle before the Secret. Write the bundle only if nobody else has written
+	// it since. So a replica that was suspended in between cannot undo the changes of other
 	// replicas.
 	service, err := c.Service.get(ctx)
 	if err != nil {
@@ -96,8 +96,9 @@ func (c *Certificate) step(ctx context.Context) error {
 	return c.renew(known.current, now)
 }
 
-// authorities reads the Secret, or creates it if it is missing. If the next step of the authorities
-// is due, it updates the Secret.
+// authorities reads the authorities from the Secret. If the Secret is missing, it creates one with
+// a new authority. If a change of the authorities is due, it stores the changed authorities in the
+// Secret. For example, a new authority is due when the current one has reached half of its life.
 func (c *Certificate) authorities(ctx context.Context, now time.Time, trusted []byte) (authorities, error) {
 	secret := &corev1.Secret{}
 	err := c.Client.Get(ctx, c.Secret, secret)

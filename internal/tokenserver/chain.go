@@ -9,9 +9,9 @@ import (
 )
 
 // handlerChain wraps the handler in the filters that every request passes. The code adds the last
-// filter first. The filters have the order of [server.DefaultBuildHandlerChain]. A token takes a
-// third less time than with all filters, because the chain leaves out those that the token server
-// does not need:
+// filter first. The filters have the order of [server.DefaultBuildHandlerChain]. The chain leaves
+// out the filters that the token server does not need. So a token takes a third less time than with
+// all filters. These filters are left out:
 //
 //   - Tracing, latencies of filters and the log of requests: nothing reads them here.
 //   - Impersonation: the API server has checked it, and forwards the impersonated user as caller.

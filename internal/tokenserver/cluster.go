@@ -14,8 +14,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// ClusterIssuer checks that the API server cannot take a token of our issuer for a token of a
-// ServiceAccount: such a token could give access to the cluster.
+// ClusterIssuer checks that the API server cannot mistake our issuer's tokens for ServiceAccount
+// tokens. Such a mistake could give access to the cluster.
 type ClusterIssuer struct {
 	// Documents reads the discovery documents of the API server. Every ServiceAccount may read
 	// them, unless an administrator has withdrawn the ClusterRole

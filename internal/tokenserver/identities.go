@@ -14,10 +14,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 )
 
-// Remember removes the annotations, owners, managed fields and conditions of a WorkloadIdentity. No
-// token depends on them, and they may take megabytes of memory. Remember keeps the fields of the
-// status that [CachedIdentities.FromOtherRings] reads. It serves as ByObject.Transform of
-// controller-runtime's cache.
+// Remember reduces a WorkloadIdentity, because tenants can write megabytes into it. It removes the
+// annotations, the owners and the managed fields: no token depends on them. Of the status, it keeps
+// only the fields that [CachedIdentities.FromOtherRings] reads. It replaces a providerConfig that
+// is too large; see [issuer.Bound]. Remember serves as ByObject.Transform of controller-runtime's
+// cache.
 func Remember(object any) (any, error) {
 	identity, ok := object.(*identityv1.WorkloadIdentity)
 	if !ok {
@@ -30,7 +31,7 @@ func Remember(object any) (any, error) {
 }
 
 // CachedIdentities reads identities from memory, which lags behind the API server. It asks the API
-// server if memory does not have the identity, or has it with a UID other than the requested one.
+// server if memory has no identity with the requested name and UID.
 type CachedIdentities struct {
 	// Memory reads from a cache of all identities. The cache has the reduced copies that [Remember]
 	// makes.
@@ -49,7 +50,7 @@ func (c CachedIdentities) Get(ctx context.Context, namespace, name string, uid t
 	if apierrors.IsNotFound(err) || err == nil && uid != "" && identity.UID != uid {
 		identity = &identityv1.WorkloadIdentity{}
 		if err = c.Live.Get(ctx, key, identity); err == nil {
-			_, err = Remember(identity) // reduce it like the copies in Memory
+			_, err = Remember(identity) // reduce it like the identities in Memory
 		}
 	}
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestLargeIdentity checks that memory keeps at most 80 KiB of an identity, however much a tenant
-// writes into it. The issuer must still accept an identity with a small providerConfig, and refuse
-// one with a large providerConfig.
+// TestLargeIdentity checks that the cache keeps at most 80 KiB of an identity, even if a tenant
+// writes megabytes into it. The issuer must accept the reduced identity if its providerConfig was
+// small, and refuse it if its providerConfig was large.
 func TestLargeIdentity(t *testing.T) {
 	made := &issuer.Issuer{URL: "https://issuer.example.com", Limits: issuer.Limits{Min: time.Minute, Default: time.Hour, Max: time.Hour}}
 	for _, tt := range []struct {
@@ -67,8 +67,9 @@ func TestLargeIdentity(t *testing.T) {
 	}
 }
 
-// TestFromOtherRings checks which issuers are found in identities of another ring. The identities
-// are in memory as [Remember] returns them.
+// TestFromOtherRings checks that FromOtherRings returns the issuer of an identity only if the
+// identity's status has a KeyRing other than the given one. As in production, the cache has the
+// reduced identities that [Remember] makes.
 func TestFromOtherRings(t *testing.T) {
 	var known []client.Object
 	for name, status := range map[string]identityv1.WorkloadIdentityStatus{

@@ -77,12 +77,12 @@ func (m *Metrics) refused(err error) {
 }
 
 // refusal is an answer for the caller, with a cause that only the log gets. The answer is embedded,
-// not wrapped, because the API server's library finds a status only in the error itself.
+// because the API server's library does not unwrap errors to find a status.
 type refusal struct {
 	*apierrors.StatusError
 
 	cause error
 }
 
-// Unwrap returns the answer.
+// Unwrap returns the embedded StatusError.
 func (r *refusal) Unwrap() error { return r.StatusError }

@@ -22,9 +22,9 @@ type Precondition struct {
 	last error
 }
 
-// NewPrecondition returns a Precondition that does not hold before its first check. The given name
-// is for metrics. While the Precondition does not hold, callers get the text of the refusal, but
-// not the error of the check.
+// NewPrecondition returns a Precondition that does not hold before its first check. The name is for
+// metrics. While the Precondition does not hold, callers get the text of the refusal. They do not
+// get the error of the check.
 func NewPrecondition(name, refusal string, check func(context.Context) error) *Precondition {
 	return &Precondition{name: name, refusal: refusal, check: check, last: errors.New("the first check is not done yet")}
 }
@@ -38,8 +38,8 @@ func (p *Precondition) Step(ctx context.Context) error {
 	return err
 }
 
-// Checked is a readiness check that fails before the first check of the Precondition: a new replica
-// must get no requests until then.
+// Checked is a readiness check. It succeeds once Step has run, whatever the result of Step. Until
+// then, a new replica must get no requests.
 func (p *Precondition) Checked(*http.Request) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

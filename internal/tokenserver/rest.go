@@ -45,12 +45,13 @@ type Signer interface {
 	JWT(algorithm identityv1.Algorithm, claims any, expires time.Time) (string, error)
 }
 
-// Contexts check the objects that tokens are used for.
+// Contexts checks context objects. A context object is the object that a caller wants to use a
+// token for.
 type Contexts interface {
 	// Resolve checks that the object exists, that the caller may read it, and that it belongs to
 	// the identity. It returns the token's claims about the object. Its errors are
-	// [*apierrors.StatusError] values. It returns the same error for an object that does not exist
-	// as for one that the caller may not read.
+	// [*apierrors.StatusError] values. The error is the same if the object does not exist and if
+	// the caller may not read it.
 	Resolve(
 		ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject,
 	) (*issuer.Context, error)
@@ -92,7 +93,7 @@ func (s *subresource[R]) GroupVersionKind(schema.GroupVersion) schema.GroupVersi
 
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate implements
 // [rest.SubresourceObjectMetaPreserver]. It makes the API server's library keep metadata.uid of a
-// request, which is the UID that the object must have.
+// request. A caller may set this field to the UID that the object in the URL must have.
 func (s *subresource[R]) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 // Create implements [rest.NamedCreater].
@@ -230,9 +231,9 @@ func unavailable(cause error) error {
 	return &refusal{StatusError: status, cause: cause}
 }
 
-// parent is a resource without verbs. Only its subresource is served. An API group cannot have a
-// subresource without its parent. The parent's kind is part of the names of the subresource's
-// operations.
+// parent is a resource without verbs. Only its subresource is served, but an API group cannot have
+// a subresource without its parent. In OpenAPI, the names of the subresource's operations contain
+// the parent's kind.
 type parent struct{ kind string }
 
 var (

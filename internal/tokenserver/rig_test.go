@@ -163,7 +163,7 @@ func minters(_ context.Context, a authorizer.Attributes) (authorizer.Decision, s
 // rig is a token server under test, with a fake Kubernetes API server.
 type rig struct {
 	kube     *kubefake.Clientset
-	proxies  authority // signs the certificates of API servers
+	proxies  authority // CA of the client certificates of API servers, which act as proxies
 	signer   *stubSigner
 	objects  *dynamicfake.FakeDynamicClient
 	svids    *stubSVIDs
@@ -250,7 +250,7 @@ func (r *rig) call(t *testing.T, by authority, name string, header http.Header) 
 	return &caller{rig: r, http: &http.Client{Transport: transport, Timeout: time.Minute}, header: header}
 }
 
-// minter is a caller who may create tokens.
+// minter returns a caller who may create tokens.
 func (r *rig) minter(t *testing.T) *caller {
 	t.Helper()
 	return r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {"alice"}, "X-Remote-Group": {"minters"}, "X-Remote-Extra-Team": {"a"}})

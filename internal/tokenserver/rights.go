@@ -16,8 +16,8 @@ import (
 )
 
 // Rights checks that no other program of Lanyard can read the signing keys or become the token
-// server. A program that can do either is as powerful as a signing key. The other programs are
-// easier to take over than the token server, because they parse what strangers send.
+// server. A program that can do either is as powerful as a signing key. The other programs parse
+// what strangers send. So they are easier to take over than the token server.
 type Rights struct {
 	// Reviews asks the API server who may do what.
 	Reviews typedauthorizationv1.SubjectAccessReviewInterface
@@ -25,8 +25,8 @@ type Rights struct {
 	Namespace string
 	// Accounts are the names of the other programs' ServiceAccounts in Namespace.
 	Accounts []string
-	// Accepted says that the administrator accepts the other programs' dangerous rights. Check then
-	// only logs these rights.
+	// Accepted is true if the administrator accepts that the programs in Accounts have dangerous
+	// rights. Check then only logs these rights.
 	Accepted bool
 	// Log gets the rights that are accepted.
 	Log *slog.Logger
@@ -35,10 +35,10 @@ type Rights struct {
 // right is one thing that no other program may do in the namespace of the keys.
 type right struct{ verb, group, resource, subresource string }
 
-// dangerous returns the rights by which a program could get the signing keys. [Rights.Check] asks
-// for rights to all objects of a resource in the namespace. It does not find a right that RBAC
-// limits to one object by name. Programs may have such rights: a controller, for example, requests
-// tokens of its own ServiceAccount.
+// dangerous returns the rights by which a program could get the signing keys. Each is a right to
+// all objects of a resource in the namespace. [Rights.Check] does not find a right that RBAC limits
+// to one object by name. Programs may have such a right: a controller, for example, requests tokens
+// of its own ServiceAccount.
 func dangerous() []right {
 	rings := kinds.KeyRing()
 	rights := []right{
@@ -93,12 +93,13 @@ func (r right) String() string {
 	return r.verb + " " + name
 }
 
-// questionsAtOnce is how many questions [Rights.Check] asks the API server at once. It asks about
-// fifty questions for each program, and a new replica makes no token before it has all answers.
+// questionsAtOnce is how many questions [Rights.Check] asks the API server at once. There are about
+// fifty questions for each program. A new replica makes no token before it has all answers.
 const questionsAtOnce = 10
 
-// Check returns an error that lists the dangerous rights that other programs have. A question
-// without an answer is an error too.
+// Check asks the API server which dangerous rights the other programs have. If they have any, it
+// returns an error that lists these rights, or only logs them if Accepted is true. It also returns
+// an error if the API server does not answer a question.
 func (r Rights) Check(ctx context.Context) error {
 	forbidden := dangerous()
 	answers := make([]bool, len(r.Accounts)*len(forbidden)) // one per account and right

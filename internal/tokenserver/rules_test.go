@@ -96,8 +96,8 @@ func (slowReviews) Create(_ context.Context, review *authorizationv1.SubjectAcce
 	return review, nil
 }
 
-// TestRightsAreAskedSideBySide checks that the check of rights is fast: a new replica makes no
-// token before this check is done.
+// TestRightsAreAskedSideBySide checks that [Rights.Check] asks several questions at once. So Check
+// is fast, which matters because a new replica makes no token before Check has returned.
 func TestRightsAreAskedSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
@@ -111,7 +111,8 @@ func TestRightsAreAskedSideBySide(t *testing.T) {
 	})
 }
 
-// apiServer publishes the documents of an issuer.
+// apiServer starts a fake API server that publishes an issuer's documents, and returns a client.
+// The keys of documents are URL paths.
 func apiServer(t *testing.T, documents map[string]string) rest.Interface {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -190,8 +191,8 @@ func TestPrecondition(t *testing.T) {
 		t.Errorf("the check fails: %v, %v", err, p.Checked(nil))
 	}
 	refused("the check fails")
-	// The API server sends this request before it deletes a namespace, so the answer must be 200
-	// although the check fails.
+	// The API server sends this request before it deletes a namespace, and an error would block the
+	// deletion. So the answer must be 200, even while the check of the Precondition p fails.
 	if list := alice.do(t, http.MethodGet, "/apis/token.lanyard.dev/v1alpha1", ""); list.code != http.StatusOK {
 		t.Errorf("the API is not available: %d, %s", list.code, list.body)
 	}

@@ -31,7 +31,7 @@ const (
 func OpenAudit(path string, out io.Writer) (audit.Backend, error) {
 	switch path {
 	case "":
-		return nil, nil // no log is no error
+		return nil, nil // the empty path is valid: it means no log
 	case "-":
 		return auditlog.NewBackend(out, auditlog.FormatJson, auditv1.SchemeGroupVersion), nil
 	}

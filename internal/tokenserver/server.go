@@ -43,19 +43,20 @@ type Config struct {
 	Authorizer authorizer.Authorizer
 	// Preconditions must all hold while tokens are made. The list may be empty.
 	Preconditions []*Precondition
-	// Issuer decides what tokens of WorkloadIdentities say; nil if there is only a trust domain.
+	// Issuer decides what tokens of WorkloadIdentities say. If it is nil, the server makes SVIDs
+	// only.
 	Issuer *issuer.Issuer
 	// Clusters determines the claim lanyard.dev.cluster of WorkloadIdentities' tokens.
 	Clusters issuer.Clusters
-	// Identities reads WorkloadIdentities. Required with Issuer.
+	// Identities reads WorkloadIdentities. Required if Issuer is set.
 	Identities Identities
-	// Signer signs tokens of WorkloadIdentities. Required with Issuer.
+	// Signer signs tokens of WorkloadIdentities. Required if Issuer is set.
 	Signer Signer
-	// Contexts check the objects that tokens are used for. Required with Issuer.
+	// Contexts checks the objects that callers want to use tokens for. Required if Issuer is set.
 	Contexts Contexts
 	// SVIDs is the issuer of objects' SVIDs; nil if there is no trust domain.
 	SVIDs *SVIDs
-	// SVIDKinds are the kinds whose objects can have SVIDs. Required with SVIDs.
+	// SVIDKinds are the kinds whose objects can have SVIDs. Required if the field SVIDs is set.
 	SVIDKinds kinds.Table
 	// Metrics count tokens and refusals.
 	Metrics *Metrics

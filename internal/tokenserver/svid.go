@@ -155,8 +155,8 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 }
 
 // judge checks a request against the object's spec, which decides what type of SVID the object may
-// have. Controllers apply the same rules. judge returns the SVID's audiences: those of the request
-// or, if the request has none, those of the object.
+// have. Controllers apply the same rules. judge returns the SVID's audiences. These are the
+// request's audiences or, if the request has none, the object's.
 func (s *svids) judge(
 	ctx context.Context, object *unstructured.Unstructured, request *tokenv1.SVIDRequestSpec,
 ) ([]string, field.ErrorList) {

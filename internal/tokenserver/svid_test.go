@@ -64,7 +64,8 @@ func (s *stubSVIDs) Certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.C
 	return s.issuer.Certificate(id, public, time.Now())
 }
 
-// app is an object that asks for SVIDs. If credential is nil, the object has no spec.credential.
+// app returns an object for which a test requests SVIDs. If credential is nil, the object has no
+// spec.credential.
 func app(kind, name string, credential map[string]any) *unstructured.Unstructured {
 	spec := map[string]any{"url": "oci://registry.example.com/my-app", "image": "registry.example.com/my-app", "provider": "generic"}
 	if credential != nil {

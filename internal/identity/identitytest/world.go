@@ -32,14 +32,15 @@ import (
 
 // The accounts of the local AWS, and their contents.
 const (
-	Management = "111122223333"                     // account with the user root
-	Workload   = "222233334444"                     // another account
-	Region     = "eu-west-1"                        // region of the provider
-	IssuerURL  = "https://oidc.example.com/cluster" // issuer of the ServiceAccounts; Management trusts it
-	KeyID      = "AKIAROOTROOTROOTROOT"             //nolint:gosec // of the user root, in the local cloud only
-	SecretKey  = "root-secret-root-secret"          // valid only in the local cloud
-	Secrets    = "lanyard-identities"               // the namespace of Secrets
-	Root       = "arn:aws:iam::" + Management + ":user/root"
+	Management = "111122223333" // AWS account with an IAM user named root
+	Workload   = "222233334444" // another account
+	Region     = "eu-west-1"    // region of the provider
+	// IssuerURL is the issuer of ServiceAccount tokens. The AWS account Management trusts it.
+	IssuerURL = "https://oidc.example.com/cluster"
+	KeyID     = "AKIAROOTROOTROOTROOT"    //nolint:gosec // of the user root, in the local cloud only
+	SecretKey = "root-secret-root-secret" // valid only in the local cloud
+	Secrets   = "lanyard-identities"      // the namespace of Secrets
+	Root      = "arn:aws:iam::" + Management + ":user/root"
 )
 
 // World simulates the AWS identities of a cluster, and AWS itself.
@@ -73,8 +74,8 @@ func New(tb testing.TB, options ...func(*identity.Options)) *World {
 	return w
 }
 
-// Starting returns a World like [New], but in the state of a program that has just started: the
-// watches have not synced, and no object is known.
+// Starting is like [New] for a program that has just started. The watches have not synced, and no
+// object is known.
 func Starting(tb testing.TB, options ...func(*identity.Options)) *World {
 	tb.Helper()
 	w := &World{t: tb, known: map[string]client.Object{}}
@@ -186,7 +187,8 @@ func Admits(namespaces ...string) v1alpha1.AWSClusterIdentitySpec {
 	return v1alpha1.AWSClusterIdentitySpec{AllowedNamespaces: &v1alpha1.AllowedNamespaces{All: len(namespaces) == 0, List: namespaces}}
 }
 
-// Static makes or changes a static identity that has the keys of the user root.
+// Static makes or changes a static identity. It has the access key of an IAM user whose name is
+// root.
 func (w *World) Static(name string, spec v1alpha1.AWSClusterIdentitySpec) auth.Subject {
 	w.t.Helper()
 	w.Secret("keys", map[string]string{"accessKeyID": KeyID, "secretAccessKey": SecretKey})
@@ -239,7 +241,8 @@ func (w *World) Subject(kind, namespace, name string) auth.Subject {
 	return subject
 }
 
-// CloudRole makes a role in the local AWS that trusts a principal, and returns the role's ARN.
+// CloudRole makes a role in the local AWS, and returns the role's ARN. The role trusts the
+// principal.
 func (w *World) CloudRole(account, name, principal string, conditions map[string]any) string {
 	w.t.Helper()
 	if conditions == nil {
@@ -257,7 +260,7 @@ func (w *World) CloudRole(account, name, principal string, conditions map[string
 	return "arn:aws:iam::" + account + ":role/" + name
 }
 
-// Get gets the identity's token as an object of the namespace does.
+// Get gets the identity's token on behalf of the namespace.
 func (w *World) Get(namespace string, subject auth.Subject, more ...auth.Option) (*aws.Token, auth.Key, error) {
 	view := w.Identities.For(namespace)
 	options := append([]auth.Option{

@@ -9,9 +9,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// Clock compares the local clock with the API server's clock, whose time is in the header Date of
-// every answer; source: RFC 9110 §6.6.1. Its zero value is ready to use. It is safe for concurrent
-// use.
+// Clock compares the local clock with the API server's clock. Every answer of the API server has
+// its time in the header Date; source: RFC 9110 §6.6.1. The zero Clock is ready to use. A Clock is
+// safe for concurrent use.
 type Clock struct {
 	mu   sync.Mutex
 	skew time.Duration
@@ -55,8 +55,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// instant is a moment by both clocks of the machine. The monotonic clock stands still while the
-// machine is suspended, and the wall clock may be set, so one clock alone is not enough.
+// instant is a moment by both clocks of the machine, because one clock alone is not enough. The
+// monotonic clock stands still while the machine is suspended. The wall clock may be set to another
+// time.
 type instant struct {
 	wall time.Time
 	mono time.Time // with a monotonic reading; used only to compute differences

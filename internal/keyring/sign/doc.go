@@ -10,6 +10,6 @@
 //   - The ring changes only by an update with the resourceVersion that was read. If two processes
 //     believe that they lead, one of them fails and reads again.
 //   - A Signer whose view of the ring is older than a minute signs nothing. So a retired or revoked
-//     key signs for at most one minute more, even in a process that lost the API server or that was
-//     suspended.
+//     key signs for at most one minute more. This holds even in a process that was suspended, or
+//     that cannot reach the API server.
 package sign

@@ -22,8 +22,8 @@ import (
 // authorityAlgorithm is the algorithm of the keys of authorities and intermediates.
 const authorityAlgorithm = v1alpha1.ES256
 
-// CA is the CA in a Secret from which authorities are imported. If the private key is in the
-// Secret, it stays in memory only during a step.
+// CA is the CA in a Secret from which authorities are imported. If the Secret has the private
+// key too, the program keeps the key in memory only while a step runs.
 type CA struct {
 	// Problem tells people why the Secret has no usable CA; empty for a usable CA.
 	Problem     string
@@ -53,9 +53,9 @@ func (c *CA) String() string { return "CA " + c.observation().ID }
 func (c *CA) GoString() string { return c.String() }
 
 // ImportFrom returns a function that reads the CA of a trust domain from a Secret of the type
-// kubernetes.io/tls. Another program writes the Secret, such as cert-manager; the function never
-// does. The function fails if a temporary error prevents the read. If the Secret itself is wrong,
-// the CA has a Problem.
+// kubernetes.io/tls. Another program, such as cert-manager, writes the Secret. The function only
+// reads it. The function fails if a temporary error prevents the read. If the Secret itself is
+// wrong, the CA has a Problem.
 func ImportFrom(reader client.Reader, secret client.ObjectKey, domain spiffeid.TrustDomain) func(ctx context.Context) (*CA, error) {
 	return func(ctx context.Context) (*CA, error) {
 		data, ca, err := readSecret(ctx, reader, secret)
@@ -72,8 +72,8 @@ func ImportFrom(reader client.Reader, secret client.ObjectKey, domain spiffeid.T
 
 // ImportWithKey is like ImportFrom, for a CA whose private key is in another place, such as AWS
 // KMS. The Secret has the CA's certificate, and its tls.key is ignored. The function open returns
-// the key, and name describes the key in errors. Each new certificate is checked against the key by
-// one signature. The returned function is not for concurrent use.
+// the key, and name describes the key in errors. The returned function checks each new tls.crt
+// against the key: it signs one temporary certificate. It is not for concurrent use.
 func ImportWithKey(
 	reader client.Reader, secret client.ObjectKey, domain spiffeid.TrustDomain,
 	name string, open func(ctx context.Context) (crypto.Signer, error),
@@ -102,8 +102,8 @@ func ImportWithKey(
 	}
 }
 
-// readSecret returns the data of a CA's Secret. If the Secret cannot be used, the data is nil, and
-// the result is a CA with a Problem, or an error.
+// readSecret returns the data of a CA's Secret. If the Secret cannot be used, the data is nil. In
+// this case, readSecret returns a CA with a Problem, or an error.
 func readSecret(ctx context.Context, reader client.Reader, secret client.ObjectKey) (map[string][]byte, *CA, error) {
 	var read corev1.Secret
 	err := reader.Get(ctx, secret, &read)
@@ -130,9 +130,9 @@ func problem(secret client.ObjectKey, what string) *CA {
 	return &CA{Problem: fmt.Sprintf("Secret %s %s", secret, what)}
 }
 
-// adopt makes a key of the ring, signs an intermediate for it with the imported CA, and adds both
-// to the plan as an authority. With this key, the ring can still sign after the Secret's CA has
-// been replaced.
+// adopt makes a key of the ring, and signs an intermediate for it with the imported CA. Then adopt
+// adds both to the plan as an authority. With this key, the ring can still sign after the Secret's
+// CA has been replaced.
 func (r *Rotator) adopt(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, ca *CA, now time.Time) error {
 	key, err := r.Store.Create(ctx, ring.UID, authorityAlgorithm)
 	if err != nil {
@@ -146,8 +146,8 @@ func (r *Rotator) adopt(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyri
 	return nil
 }
 
-// renew signs a new intermediate for the authority plan.Renew, with the imported CA. The authority
-// keeps its key.
+// renew uses the imported CA to sign a new intermediate. The intermediate is for the authority
+// whose ID is plan.Renew. This authority keeps its key.
 func (r *Rotator) renew(plan *keyring.Plan, ca *CA, now time.Time) error {
 	entry, found := keyring.Find(&plan.Status, plan.Renew)
 	if !found {

@@ -117,8 +117,8 @@ func leafKey(t *testing.T) *ecdsa.PublicKey {
 	return &key.PublicKey
 }
 
-// mustChain returns a new chain that s has signed for the public key. It checks the chain as its
-// receiver does.
+// mustChain returns a new chain that s has signed for the public key. It checks the chain as
+// clients do.
 func mustChain(t *testing.T, s *Signer, public *ecdsa.PublicKey) []*x509.Certificate {
 	t.Helper()
 	made, err := s.Certificate(object(), public)

@@ -18,10 +18,10 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// Lead waits for the lease, and then calls the function run. When the lease is lost, Lead waits for
-// it again, until ctx ends. The identity must be unique to this process, such as its Pod's name.
-// The context of run ends when the lease is lost. The next holder may start before run returns, so
-// run must be safe in two processes at once.
+// Lead waits for the lease, and then calls the function run. The context of run ends when the lease
+// is lost. Lead then waits for the lease again, until ctx ends. The next holder may start before
+// run returns, so run must be safe in two processes at once. The identity must be unique to this
+// process, such as its Pod's name.
 func Lead(
 	ctx context.Context, leases coordinationv1.CoordinationV1Interface, namespace, name, identity string, run func(context.Context),
 ) error {

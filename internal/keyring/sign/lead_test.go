@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 )
 
-// TestLead asserts that one of two replicas leads, and that the other takes over when the first
-// ends.
+// TestLead asserts that only one of two replicas leads. When the leader stops, the other replica
+// must take over.
 func TestLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -13,7 +13,7 @@ import (
 
 // Object reads and writes the KeyRing, which has the public side of the keys.
 type Object struct {
-	// Client reads from the API server, never from a cache: a signer computes the age of its view
+	// Client reads from the API server, never from a cache. A signer computes the age of its view
 	// from the time of its request, so a cached ring would seem too new.
 	Client client.Client
 	// Namespace is the release's namespace.

@@ -23,7 +23,7 @@ const (
 	heldTimeout = 5 * time.Second
 	// orphanAge is the age after which a private half is destroyed if its key is not in the ring. A
 	// younger private half is kept, because another process may be about to add its key to the
-	// ring, or may have added it after this process read the ring.
+	// ring. That process may even have added the key after this process read the ring.
 	orphanAge = 5 * time.Minute
 )
 
@@ -39,7 +39,8 @@ type Rotator struct {
 	// Import reads the CA from which authorities are imported. It is required if Policy.Import is
 	// true.
 	Import func(ctx context.Context) (*CA, error)
-	// Probe reads the public document. If it is nil, people confirm which keys are published.
+	// Probe reads the public document. If Probe is nil, a key counts as published once the
+	// KeyRing's spec.confirm lists it.
 	Probe keyring.Probe
 	// Former returns the issuers of all KeyRings before the one with the given UID. Services may
 	// still know the keys of these earlier KeyRings. Former is no longer called once a key of the
@@ -54,8 +55,8 @@ type Rotator struct {
 	revision int64      // the highest revision that was seen
 }
 
-// Run makes steps until ctx ends: one every 15 seconds, and one whenever the channel delivers a
-// value, so that people's requests are carried out at once. The channel may be nil.
+// Run makes a step every 15 seconds until ctx ends. It also makes a step whenever the channel
+// delivers a value, so that people's requests are carried out at once. The channel may be nil.
 func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 	ticker := time.NewTicker(stepInterval)
 	defer ticker.Stop()
@@ -76,8 +77,8 @@ func (r *Rotator) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Retire makes steps of a ring whose policy is [keyring.Policy.Off], until the ring has no keys and
-// no authorities. It returns false if ctx ends before that.
+// Retire makes steps until the ring has no keys and no authorities. The policy must have switched
+// the ring off; see [keyring.Policy.Off]. Retire returns false if ctx ends first.
 func (r *Rotator) Retire(ctx context.Context) bool {
 	ticker := time.NewTicker(stepInterval)
 	defer ticker.Stop()
@@ -109,9 +110,13 @@ func (r *Rotator) left(ctx context.Context) (bool, error) {
 	return err == nil && len(keyring.Entries(&ring.Status)) > 0, err
 }
 
-// Step makes the next step of the ring: it revokes keys, or observes and changes states, or makes
-// keys. A revocation needs neither the public document nor the store. Step reports whether it has
-// changed the ring. The caller may call Step again after any error, even a conflict.
+// Step makes the next step of the ring. It does the first of these that is necessary:
+//   - It revokes keys. This needs neither the public document nor the store.
+//   - It changes states, after it has observed the ring.
+//   - It makes keys.
+//
+// Step reports whether it has changed the ring. The caller may call Step again after any error,
+// even a conflict.
 func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,8 +164,8 @@ func (r *Rotator) Step(ctx context.Context) (changed bool, err error) {
 	return changed, errors.Join(makeErr, r.sweep(ctx, &plan.Status, kept, observedAt.wall))
 }
 
-// revocation returns the plan for revocations. If the store does not answer, revocation assumes
-// that the private halves of all keys in the ring exist.
+// revocation returns the plan for revocations. If the store does not answer, the private half of
+// each key in the ring is assumed to exist.
 func (r *Rotator) revocation(ctx context.Context, ring *v1alpha1.KeyRing) keyring.Plan {
 	o := keyring.Observation{Revision: r.revision}
 	for _, e := range keyring.Entries(&ring.Status) {
@@ -214,8 +219,8 @@ func (r *Rotator) observe(ctx context.Context, ring *v1alpha1.KeyRing, kept []Ke
 	return o, ca, nil
 }
 
-// observeFormer finds out whether an earlier installation had published keys of the issuer. It does
-// not call Former if a key of the ring was ever active, or if status.otherKeysSeen is already true.
+// observeFormer finds out whether an earlier installation had published keys of the issuer. It
+// calls Former only if no key of the ring was ever active, and if status.otherKeysSeen is false.
 func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *keyring.Observation) error {
 	signed := func(e keyring.Entry) bool { return e.ActivatedAt != nil }
 	if r.Former == nil || ring.Status.OtherKeysSeen || slices.ContainsFunc(keyring.Entries(&ring.Status), signed) {
@@ -238,7 +243,7 @@ func (r *Rotator) observeFormer(ctx context.Context, ring *v1alpha1.KeyRing, o *
 }
 
 // makeKeys makes the missing keys and certificates, and adds them to the plan. It reports whether
-// it has added anything, because the added keys are written even if others could not be made.
+// it has added any. Added keys are written even if other keys could not be made.
 func (r *Rotator) makeKeys(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, ca *CA, began instant) (added bool, err error) {
 	var errs []error
 	note := func(err error) {
@@ -258,7 +263,8 @@ func (r *Rotator) makeKeys(ctx context.Context, ring *v1alpha1.KeyRing, plan *ke
 }
 
 // write writes a plan's status. After an error, it is unknown whether the status was written. So
-// write deletes no private halves. The method sweep deletes them after a later read of the ring.
+// write keeps the private halves of the plan's new keys. After a later read of the ring, the method
+// sweep deletes those that are older than orphanAge and whose keys are not in the ring.
 func (r *Rotator) write(ctx context.Context, ring *v1alpha1.KeyRing, plan *keyring.Plan, began instant) error {
 	if !began.fresh(now()) {
 		return errors.New("the step took too long, or the machine was suspended: what was observed is too old to act on")

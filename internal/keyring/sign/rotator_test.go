@@ -65,8 +65,8 @@ func (f *traffic) sign(s *Signer) error {
 	return nil
 }
 
-// wait waits for one tick. Then the verifier must still accept every token that expires within the
-// next tick.
+// wait waits for one tick. Then it verifies and drops every token that expires within the next
+// tick.
 func (f *traffic) wait() {
 	f.t.Helper()
 	time.Sleep(tick)
@@ -81,8 +81,8 @@ func (f *traffic) wait() {
 	})
 }
 
-// TestTwoLeaders runs two rotators on one ring at once, as can happen when the lease is lost in the
-// middle of a step. The ring must get one active key and one successor, and no others.
+// TestTwoLeaders runs two rotators on one ring at once. This can happen when the lease is lost in
+// the middle of a step. The ring must get one active key and one successor, and no others.
 func TestTwoLeaders(t *testing.T) {
 	w := newWorld(t)
 	var both sync.WaitGroup
@@ -141,8 +141,9 @@ func TestTwoVersions(t *testing.T) {
 	})
 }
 
-// TestSlowDocument makes the read of the public document slow. The delay of a key begins after the
-// read, because a verifier may have read an older document immediately before.
+// TestSlowDocument makes the read of the public document slow. The publish delay of a key must
+// begin only after the read has found the key in the document. Just before that, verifiers may have
+// cached an older document without the key.
 func TestSlowDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -266,8 +267,8 @@ func TestSkewStopsRotation(t *testing.T) {
 	})
 }
 
-// TestLostSecret deletes the Secret of a key, and restores it with a wrong and then with the right
-// key. The ring must report a foreign key until the right key is back.
+// TestLostSecret deletes the Secret of a key. Then it restores the Secret, first with a wrong key
+// and then with the right key. The ring must report a foreign key until the right key is back.
 func TestLostSecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -471,10 +472,11 @@ func TestUnreachableDocument(t *testing.T) {
 	})
 }
 
-// TestEmergencyRevocation revokes a leaked key. A verifier has cached the key and its successor,
-// and reads the document again only if it meets an unknown kid. At first the successor signs, so
-// the verifier still accepts the leaked key. After the publish delay, a new key signs. The verifier
-// must then read the document again and drop the leaked key.
+// TestEmergencyRevocation revokes a leaked key. A verifier has cached this key and its successor,
+// and reads the document again only if it meets an unknown kid. At first the successor signs. The
+// verifier knows the successor, so it does not read the document, and still accepts the leaked key.
+// After the publish delay, a new key signs. The verifier must then read the document again and drop
+// the leaked key.
 func TestEmergencyRevocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -555,8 +557,8 @@ func (s *brokenStore) Create(ctx context.Context, ring types.UID, algorithm v1al
 	return s.Store.Create(ctx, ring, algorithm)
 }
 
-// TestRevocationWaitsForNothing asserts that a revocation is not delayed by a vault that does not
-// answer, or by a public document that takes for ever to read.
+// TestRevocationWaitsForNothing revokes a key while the vault and the probe do not answer. The
+// revocation must take at most ten seconds.
 func TestRevocationWaitsForNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

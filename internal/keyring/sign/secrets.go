@@ -32,9 +32,9 @@ type Secrets struct {
 	vaults []Vault // the first vault makes new keys
 }
 
-// NewSecrets returns the Store of a ring's keys. New keys are made in the vault or, if there is
-// none, in Secrets. With a vault, private halves in older Secrets stay usable until their keys are
-// rotated.
+// NewSecrets returns the Store of a ring's keys. The vault makes the new keys. Without a vault, the
+// private half of each new key is in its Secret. After a vault is added, private halves in Secrets
+// stay usable until their keys are rotated.
 func NewSecrets(o Object, vault ...Vault) *Secrets {
 	return &Secrets{object: o, vaults: append(slices.Clone(vault), inSecret{})}
 }

@@ -39,7 +39,8 @@ var (
 // A LifeError says that the requested life of a token or certificate is longer than the ring
 // allows. The key would be removed before the token or certificate expires.
 type LifeError struct {
-	// Asked and Max are durations from now.
+	// Asked is the requested life, and Max is the longest life that the ring allows. Both start at
+	// the time of the request.
 	Asked, Max time.Duration
 }
 
@@ -68,9 +69,11 @@ type Signer struct {
 
 // view is a signer's knowledge of the ring at one moment. It is immutable.
 type view struct {
-	taken     instant // when the ring was requested; the view is at least as new
+	// taken is when the Signer asked the API server for the ring. The view shows the ring at this
+	// time or later.
+	taken     instant
 	keys      map[keyring.Role]*Key
-	authority *svid.Issuer // signs with the X509 key in keys; nil if no authority can sign
+	authority *svid.Issuer // signs with keys[keyring.X509]; nil if no authority can sign
 }
 
 // NewSigner returns a Signer that signs nothing until Run or Refresh has read the ring. The
@@ -81,8 +84,8 @@ func NewSigner(o Object, store Store, skew func() (time.Duration, error), log *s
 }
 
 // Run refreshes the view of the ring until ctx ends. It reads the ring every 15 seconds, and
-// whenever the channel delivers a value, so that a revoked key stops signing at once. The channel
-// may be nil.
+// whenever the channel reports a change. So a revoked key stops signing at once. The channel may be
+// nil.
 func (s *Signer) Run(ctx context.Context, changed <-chan struct{}) {
 	ticker := time.NewTicker(refreshInterval)
 	defer ticker.Stop()
@@ -99,9 +102,10 @@ func (s *Signer) Run(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// Refresh reads the ring and opens its active keys. After an error, the Signer uses its last view
-// until the view is older than keyring.MaxViewAge. Refresh also opens the keys that will sign next.
-// So a rotation or a revocation does not wait for the store, which may be a service that throttles.
+// Refresh reads the ring, and gets the private halves of its active keys from the store. After an
+// error, the Signer uses its last view until the view is older than keyring.MaxViewAge. Refresh
+// also gets the private halves of the published keys, which will sign next. So a rotation or a
+// revocation need not wait for the store. The store may be a service that throttles requests.
 func (s *Signer) Refresh(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,8 +164,9 @@ func (s *Signer) open(ctx context.Context, role keyring.Role, public keyring.Key
 	return &Key{Key: public, MaxLife: maxLife, role: role, private: private, signer: s}, nil
 }
 
-// private returns the private half of a key. It opens each private half only once: a private half
-// cannot change, and the deletion of its Secret does not revoke the key.
+// private returns the private half of a key. It opens each private half only once, because private
+// halves cannot change. It need not check whether the Secret still exists: deleting the Secret does
+// not revoke the key.
 func (s *Signer) private(ctx context.Context, kid string) (crypto.Signer, error) {
 	if private := s.opened[kid]; private != nil {
 		return private, nil
@@ -184,10 +189,11 @@ func (s *Signer) forget(status *v1alpha1.KeyRingStatus) {
 	})
 }
 
-// former returns the key with which the Signer has signed for a role until now. The Signer uses
-// this key while the store does not open the successor, but at most until MaxLife after the key's
-// retirement. The MaxLife of the result is so short that all tokens expire before the key is
-// removed. The result is nil after that time, and if the key is not Retiring.
+// former returns the key with which the Signer has signed for a role until now. The Signer keeps
+// this key if it cannot get the private half of the successor from the store. The ring removes the
+// key after RetiredAt + MaxLife of its entry. The key's tokens must have expired by then. So the
+// MaxLife of the result is the time that remains until RetiredAt + MaxLife. The result is nil if no
+// time remains, or if the key is not Retiring.
 func (s *Signer) former(role keyring.Role, status *v1alpha1.KeyRingStatus) *Key {
 	v := s.view.Load()
 	if v == nil || v.keys[role] == nil {
@@ -276,9 +282,9 @@ func (v *view) key(role keyring.Role) (*Key, error) {
 	return nil, ErrNoKey
 }
 
-// JWT returns the claims as a signed token in compact form, with the header members alg, kid and
-// typ; source: RFC 7515 §3.1. The claims are a struct or a map. The claim exp must equal expires.
-// JWT fails with ErrStale, ErrNoKey, a *LifeError, or an error of the key's store.
+// JWT returns the claims as a signed token in compact form; source: RFC 7515 §3.1. The token's
+// header has the members alg, kid and typ. The claims are a struct or a map. The claim exp must
+// equal expires. JWT fails with ErrStale, ErrNoKey, a *LifeError, or an error of the key's store.
 func (s *Signer) JWT(algorithm v1alpha1.Algorithm, claims any, expires time.Time) (string, error) {
 	token, err := s.jwt(algorithm, claims, expires)
 	if errors.Is(err, ErrReplaced) { // another key became active meanwhile
@@ -323,8 +329,8 @@ func (s *Signer) certificate(id spiffeid.ID, public *ecdsa.PublicKey) (svid.Cert
 	return v.authority.Certificate(id, public, time.Now())
 }
 
-// Key is an active key of a ring. It is a crypto.Signer that refuses to sign when the Signer's view
-// is stale, or when another key has become active.
+// Key is an active key of a ring, as a crypto.Signer. It refuses to sign after another key has
+// become active. It also refuses while its Signer's view of the ring is stale.
 type Key struct {
 	keyring.Key
 	// MaxLife is the longest time for which anything that the key signs may be valid.

@@ -60,7 +60,8 @@ func TestJWT(t *testing.T) {
 	}
 }
 
-// TestRingWithoutKeys checks that the signer of a ring without keys is fresh, and signs nothing.
+// TestRingWithoutKeys checks a signer whose ring has no keys. After Refresh, Fresh must return nil,
+// and MaxLife must return ErrNoKey.
 func TestRingWithoutKeys(t *testing.T) {
 	w := newWorld(t)
 	must.Succeed(t, w.api.Create(t.Context(), &v1alpha1.KeyRing{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: keyring.IssuerRing}}))
@@ -123,8 +124,8 @@ func TestStaleSignerStops(t *testing.T) {
 	})
 }
 
-// TestFresh checks how long a view is fresh, even if the machine is suspended or its clock is
-// changed.
+// TestFresh checks for how long a signer may use what it has read of the key ring. The cases
+// include a suspended machine and a changed wall clock.
 func TestFresh(t *testing.T) {
 	start := now()
 	for _, tt := range []struct {
@@ -169,9 +170,15 @@ func TestSignerChecksItsClock(t *testing.T) {
 	}
 }
 
-// TestThrottledStore rotates while the store opens no key. A signer that has already opened the
-// successor signs with the successor at once. Another signer still signs with the former key, and
-// its tokens must expire before this key is removed. No signer signs with a revoked key.
+// TestThrottledStore rotates from a former key to its successor. Meanwhile, the store gives signers
+// no private halves. There are two signers:
+//   - The signer prepared already has the successor's private half. It must sign with the
+//     successor at once.
+//   - The signer late lacks this private half. It must still sign with the former key. Its tokens
+//     must expire before the former key is removed.
+//
+// Later, late signs with the successor, and lacks the private half of the key after it. Then the
+// successor is revoked. From then on, late must sign nothing.
 func TestThrottledStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -28,7 +28,7 @@ type Store interface {
 	Delete(ctx context.Context, kid string) error
 }
 
-// Kept describes a private half in a Store.
+// Kept describes a key whose private half is in a Store.
 type Kept struct {
 	// KID is the key's thumbprint.
 	KID string

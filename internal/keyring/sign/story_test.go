@@ -17,11 +17,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// story simulates half an hour of a ring: the ring is made, its keys rotate by schedule and on
-// demand, and old keys are removed. Two replicas sign all the time. A verifier caches the document
-// for the whole publish delay, and must accept all tokens until they expire. The n-th write of the
-// first rotator fails; see [world.process] for n and lives. If this rotator dies, a second rotator
-// takes over. story returns the number of writes of the first rotator.
+// story simulates half an hour of a ring. The ring is made. Its keys rotate by schedule and on
+// demand. Old keys are removed. Two replicas sign all the time. A verifier caches the document for
+// the whole publish delay. It must accept all tokens until they expire. The n-th write of the first
+// rotator gets no answer; see [world.process] for n and lives. If this rotator dies, a second
+// rotator takes over. story returns the number of writes of the first rotator.
 func story(t *testing.T, n int, lives bool) (writes int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -79,8 +79,8 @@ func story(t *testing.T, n int, lives bool) (writes int) {
 	return writes
 }
 
-// TestRotationUnderLoad simulates a ring with the function story: first without a failure, then
-// once for each way in which a write of the rotator can fail.
+// TestRotationUnderLoad runs story without a failure. Then it runs story twice for each write of
+// the rotator. In one run, the rotator dies before the write. In the other run, the answer is lost.
 func TestRotationUnderLoad(t *testing.T) {
 	writes := story(t, 0, false)
 	if writes < 15 {

@@ -18,7 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/privatekey"
 )
 
-// ErrGone says that a Secret has no usable private half: the key was deleted or disabled, or the
+// ErrGone says that a Secret has no usable private half. The key was deleted or disabled, or the
 // Secret is damaged. The error is not temporary.
 var ErrGone = errors.New("there is no usable private key")
 
@@ -33,9 +33,9 @@ type Vault interface {
 	// Secret.
 	Create(ctx context.Context, ring types.UID, algorithm v1alpha1.Algorithm) (data map[string][]byte, private crypto.Signer, err error)
 
-	// Open returns the private half for the data of a Secret. The private half may be used after
-	// ctx has ended. The error wraps ErrGone if there is no private half; other errors are
-	// temporary.
+	// Open returns the private half of a key. The argument data has the content of the key's
+	// Secret, as Create returned it. The private half may be used after ctx has ended. If there is
+	// no private half, the error wraps ErrGone. Other errors are temporary.
 	Open(ctx context.Context, data map[string][]byte) (crypto.Signer, error)
 
 	// Destroy destroys the private half. It succeeds if there is no private half.
@@ -48,7 +48,8 @@ const (
 	dataKey    string            = "key.der" // PKCS #8, RFC 5958
 )
 
-// inSecret is the Vault for private halves in the Secrets themselves.
+// inSecret is a Vault that uses no other service: the private half of each key is in the key's
+// Secret.
 type inSecret struct{}
 
 // SecretType implements [Vault].

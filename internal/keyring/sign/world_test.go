@@ -94,7 +94,7 @@ func (w *world) ring() *v1alpha1.KeyRing {
 	return ring
 }
 
-// change changes the ring's spec as a person does.
+// change edits the ring's spec as the administrator.
 func (w *world) change(edit func(*v1alpha1.KeyRing)) {
 	w.t.Helper()
 	ring := w.ring()
@@ -102,7 +102,7 @@ func (w *world) change(edit func(*v1alpha1.KeyRing)) {
 	must.Succeed(w.t, w.api.Update(w.t.Context(), ring))
 }
 
-// state returns the kids of the keys in a state.
+// state returns the kids of the keys that are in the given state.
 func (w *world) state(state v1alpha1.KeyState) []string {
 	w.t.Helper()
 	var kids []string
@@ -212,8 +212,9 @@ type process struct {
 	dead   bool
 }
 
-// process returns a process whose n-th write fails; no write fails if n is 0. If lives is false,
-// the process dies before the write. If lives is true, the write succeeds, but its answer is lost.
+// process returns a process whose n-th write returns errNoAnswer; if n is 0, no write fails. If
+// lives is true, the API server executes this write, and only the answer is lost. If lives is
+// false, the process dies before this write, and all later writes fail too.
 func (w *world) process(n int, lives bool) *process {
 	p := &process{}
 	write := func(do func() error) error {

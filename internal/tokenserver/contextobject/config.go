@@ -34,9 +34,10 @@ type kindConfig struct {
 	// the context object and the objects of earlier entries. The token server reads the objects
 	// with its own rights.
 	Via []viaConfig `json:"via,omitempty"`
-	// Relation is a CEL expression: true if the object uses the identity. Its variables are object,
-	// identity, cluster, and one for each entry of Via, with the name in the field As. It must use
-	// the variable identity. It must also use the variable object, or a variable of Via.
+	// Relation is a CEL expression. It is true if the object uses the identity. Its variables are
+	// object, identity and cluster. Each entry of Via adds a variable with the name in its field
+	// As. Relation must use the variable identity. It must also use the variable object, or a
+	// variable of Via.
 	Relation string `json:"relation"`
 	// Claims are top-level claims of tokens, by name. Each is a CEL expression with the same
 	// variables as Relation. The values null and optional.none() make no claim.
@@ -54,15 +55,15 @@ type resourceConfig struct {
 type viaConfig struct {
 	resourceConfig `json:",inline"`
 
-	// As is the name of the CEL variable for the object. The variable is an optional, which has no
-	// value if Name is empty.
+	// As is the name of the CEL variable for the object. The variable has an optional value of
+	// CEL: the object, or optional.none() if Name evaluates to an empty name.
 	As string `json:"as"`
 	// Name is a CEL expression for the name of the object. It can use the context object, as the
 	// variable "object", and the objects of earlier entries of Via. It cannot use the identity: the
 	// objects must depend only on the context object. An empty name means that there is no object.
 	Name string `json:"name"`
-	// Namespace is a CEL expression like Name: the namespace of the object. It is absent if the
-	// kind is cluster-scoped.
+	// Namespace is a CEL expression for the namespace of the object. It can use the same variables
+	// as Name. Omit it for a cluster-scoped kind.
 	Namespace string `json:"namespace,omitempty"`
 	// Namespaces are the namespaces in which the object may be, besides the namespace of the
 	// context object.
@@ -75,9 +76,11 @@ type scope string
 const (
 	// identityNamespace is for objects in the namespace of the identity.
 	identityNamespace scope = "IdentityNamespace"
-	// anyNamespace is for objects in any namespace. Only the field Relation restricts them.
+	// anyNamespace is for objects in any namespace. Only the field Relation decides which of them
+	// belong to an identity.
 	anyNamespace scope = "AnyNamespace"
-	// wholeCluster is for cluster-scoped objects. Only the field Relation restricts them.
+	// wholeCluster is for cluster-scoped objects. Only the field Relation decides which of them
+	// belong to an identity.
 	wholeCluster scope = "Cluster"
 )
 
@@ -110,8 +113,8 @@ type via struct {
 }
 
 // Load returns the kinds of the table that have a Relation, and the kinds in the file at path. If
-// the path is empty, Load reads no file. Load checks the file and compiles all expressions. Errors
-// in the file name its path, the line, the kind and the field.
+// the path is empty, Load reads no file. Load checks the file and compiles all expressions. An
+// error about a kind in the file states the file's path, the line, the kind and the field.
 func Load(table kinds.Table, path string) (Kinds, error) {
 	known := Kinds{}
 	for _, own := range table {
@@ -186,8 +189,8 @@ func (k Kinds) add(c kindConfig) (field string, err error) {
 	return "", nil
 }
 
-// addVia checks and compiles the entries of via. It returns the entries' variables, which the
-// relation and the claims can use.
+// addVia checks and compiles the entries of the field Via, and adds them to k. It returns the names
+// of the entries' CEL variables, which the relation and the claims can use.
 func (k *kind) addVia(configs []viaConfig) (known variables, field string, err error) {
 	if len(configs) > maxVia {
 		return nil, "via", fmt.Errorf("has %d entries, at most %d are allowed", len(configs), maxVia)

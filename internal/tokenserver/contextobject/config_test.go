@@ -18,7 +18,7 @@ contexts:
   relation: object.spec.identity == identity.metadata.name
 `
 
-// load loads a file with the content.
+// load calls Load with a file that has the given content.
 func load(t *testing.T, content string) (Kinds, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "claims.yaml")

@@ -20,21 +20,22 @@ import (
 )
 
 const (
-	// maxCost bounds the cost of one expression, and the cost of all expressions of one request
-	// together. The sum is checked after each expression, so a request costs at most twice this
-	// limit. The unit is that of Kubernetes' limits for CEL.
+	// maxCost bounds the cost of one expression. It also bounds the total cost of all expressions
+	// of one request. The total is checked after each expression. So the last expression can raise
+	// the total to at most twice maxCost. The unit is that of Kubernetes' limits for CEL.
 	maxCost = 100_000
 	// maxTime is the limit for the time of all expressions of one request together. The limit
-	// maxCost is not enough: the time to count the cost of a loop grows with the square of its
-	// length.
+	// maxCost is not enough, because counting the cost takes time too. For a loop, this time grows
+	// with the square of its length.
 	maxTime = time.Second
 	// maxClaims is the maximum size of all configured claims of a token as JSON, in bytes. A token
 	// must fit into a header, and clouds refuse long tokens.
 	maxClaims = 4096
 )
 
-// The variables of relations and claims. Expressions for names and namespaces in via can use only
-// the variable object, and the variables of earlier entries.
+// The names of CEL variables. The expressions of a kind's relation and claims can use all of them.
+// The expressions in an entry of the field Via can use only objectVariable, and the variables of
+// earlier entries.
 const (
 	objectVariable   = "object"
 	identityVariable = "identity"
@@ -47,10 +48,10 @@ type expression struct {
 	program cel.Program
 }
 
-// variables are the names of the CEL variables for the entries of Via.
+// variables are the names of the CEL variables for the entries of the field Via.
 type variables []string
 
-// admit checks the name of the variable for another entry of Via.
+// admit returns an error if the next entry of the field Via cannot use the name for its variable.
 func (v variables) admit(name string) error {
 	if slices.Contains([]string{objectVariable, identityVariable, clusterVariable}, name) || slices.Contains(v, name) {
 		return fmt.Errorf("there is a variable %s already", name)
@@ -107,8 +108,8 @@ func (v variables) claim(name, text string) (expression, error) {
 	return e, err
 }
 
-// env returns the CEL environment of Kubernetes with more variables: one for the context object,
-// one for each name in v, and one for each name in the argument.
+// env returns the CEL environment of Kubernetes with more variables. Their names are
+// objectVariable, the elements of v, and the elements of further.
 func (v variables) env(further ...string) (*cel.Env, error) {
 	options := []cel.EnvOption{cel.Variable(objectVariable, cel.DynType)}
 	for _, name := range further {
@@ -160,7 +161,8 @@ type evaluation struct {
 	time      time.Duration
 }
 
-// set sets the variable for an entry of Via. For nil, the variable is an optional without a value.
+// set sets the variable for an entry of the field Via. If object is nil, the variable is an
+// optional without a value.
 func (e *evaluation) set(name string, object map[string]any) {
 	value := types.OptionalNone
 	if object != nil {
@@ -240,7 +242,7 @@ func (e *evaluation) claims(ctx context.Context, claims map[string]expression) (
 	return made, nil
 }
 
-// Errors for objects that make the expressions of their kind too large, too costly or too slow.
+// Errors for an object whose claims are too large, or whose expressions are too costly or too slow.
 var (
 	errTooLarge  = fmt.Errorf("the claims have more than %d bytes", maxClaims)
 	errTooCostly = fmt.Errorf("the expressions for the object cost more than %d", maxCost)
@@ -248,8 +250,8 @@ var (
 )
 
 // plain copies a CEL value into Go values that JSON can encode. It fails if the copy needs more
-// than the remaining room, in bytes of JSON. Without this bound, a value that is small in memory
-// could make a huge copy, because it can have the same part many times.
+// than the remaining room, in bytes of JSON. Without this bound, a small value could make a huge
+// copy: it can contain the same part many times.
 func plain(value ref.Val, room *int) (any, error) {
 	if *room--; *room < 0 {
 		return nil, errTooLarge

@@ -18,7 +18,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// about evaluates the expressions of claims for an object whose field spec.list has these elements.
+// about evaluates the CEL expression of each claim, and returns the values. In the expressions,
+// object.spec.list is the argument list.
 func about(t *testing.T, list []any, claims map[string]string) (map[string]any, error) {
 	t.Helper()
 	return aboutUntil(t, t.Context(), list, claims)
@@ -72,9 +73,9 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestClaimsRefuse checks values that no claim can have, and expressions that cost too much.
-// Without the limit of cost, a loop within a loop would succeed, and the evaluation of a string
-// that doubles would never end.
+// TestClaimsRefuse checks that an expression fails if it yields no valid claim or costs too much.
+// Without the cost limit, a loop within a loop would succeed, and an expression that doubles a
+// string forty times would never end.
 func TestClaimsRefuse(t *testing.T) {
 	long := make([]any, 20_000)
 	for n := range long {
@@ -172,9 +173,9 @@ func TestEndsWithItsRequest(t *testing.T) {
 	}
 }
 
-// TestViaNamespaces checks which namespaces the expression via.namespace may return: that of the
-// context object, and those in via.namespaces. A tenant writes the context object, and so the input
-// of the expression.
+// TestViaNamespaces checks which namespaces the expression via.namespace may return: the context
+// object's namespace, and the namespaces in via.namespaces. Without this limit, a tenant could
+// choose any namespace, because the expression reads the tenant's context object.
 func TestViaNamespaces(t *testing.T) {
 	const config = `
 contexts:

@@ -25,8 +25,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Resolver checks context objects: it implements Contexts of package tokenserver. It reads every
-// object live, because a deleted object must not be in a new token.
+// Resolver checks context objects. It implements Contexts of package tokenserver. It reads every
+// object from the API server, without a cache, because a new token must not name a deleted object.
 type Resolver struct {
 	// Kinds are the kinds that context objects may have.
 	Kinds Kinds
@@ -34,19 +34,23 @@ type Resolver struct {
 	Reviews typedauthorizationv1.SubjectAccessReviewInterface
 	// Objects reads objects with the token server's rights.
 	Objects dynamic.Interface
-	// Clusters supplies the value of the CEL variable "cluster". Its field id is the ID of this
-	// cluster, and its field spoke is the name of the spoke cluster whose user requests the token.
-	// A field without a value is left out.
+	// Clusters supplies the value of the CEL variable "cluster". The field id is the ID of this
+	// cluster. The field spoke is the name of the spoke cluster whose user requests the token. A
+	// field without a value is left out.
 	Clusters issuer.Clusters
 	// Log gets the causes of refusals that callers must not see.
 	Log *slog.Logger
 }
 
-// Resolve checks that the caller may get the object, that the object exists with its UID, and that
-// the object uses the identity. It returns what the token says about the object. Its errors are
-// [*apierrors.StatusError] values. Resolve reads the object only after the API server has said that
-// the caller may get it. So the response time does not reveal whether somebody else's object
-// exists.
+// Resolve checks that
+//
+//   - the caller may get the object;
+//   - the object exists with its UID; and
+//   - the object uses the identity.
+//
+// It returns what the token says about the object. Its errors are [*apierrors.StatusError] values.
+// Resolve reads the object only after the API server has said that the caller may get it. So the
+// response time does not reveal whether somebody else's object exists.
 func (r Resolver) Resolve(
 	ctx context.Context, caller user.Info, identity *identityv1.WorkloadIdentity, object *tokenv1.ContextObject,
 ) (*issuer.Context, error) {
@@ -192,10 +196,10 @@ func (q *question) follow(ctx context.Context, caller user.Info, found *unstruct
 	return e, nil
 }
 
-// locate computes the namespace and name of the object that v leads to. Both are empty if there is
-// no such object. A namespaced object must be in the context object's namespace, which is home, or
-// in one of v.namespaces. A tenant may have chosen the namespace and the name, and they become
-// parts of a URL's path, so locate checks both.
+// locate computes the namespace and name of the object that v leads to. Both are empty if v leads
+// to no object. The argument home is the namespace of the context object. A namespaced object must
+// be in this namespace, or in one of v.namespaces. A tenant may have chosen the namespace and the
+// name, and both become parts of a URL's path. So locate checks them.
 func (v *via) locate(ctx context.Context, e *evaluation, home string) (namespace, name string, err error) {
 	name, err = e.name(ctx, v.name)
 	if err != nil || name == "" {
@@ -221,14 +225,14 @@ func (v *via) locate(ctx context.Context, e *evaluation, home string) (namespace
 // maxName is the longest name of an object. Source: RFC 1123 subdomain names in apimachinery.
 const maxName = validation.DNS1123SubdomainMaxLength
 
-// unreadable is the answer if the object does not exist, has another UID, or may not be read by the
-// caller. The three cases have one answer, so that callers cannot find out which objects exist.
+// unreadable returns the answer if the object does not exist, if it has another UID, or if the
+// caller may not get it. These cases have the same answer, to hide which objects exist.
 func (q *question) unreadable() error {
 	return q.answer("does not exist with this UID, or the caller may not get it")
 }
 
-// refuse is the answer if the caller may get the object, but the token must not be used for it.
-// Only the log gets the cause, which is nil if there is none.
+// refuse returns the answer if the caller may get the object, but no token for the object. The
+// caller sees only the reason. Only the log gets the cause, which may be nil.
 func (q *question) refuse(reason string, cause error) error {
 	if cause != nil {
 		q.Log.Warn("a context object is refused", "kind", q.object.Kind,
@@ -242,7 +246,8 @@ func (q *question) answer(reason string) *apierrors.StatusError {
 	return apierrors.NewForbidden(kinds.WorkloadIdentity().GroupResource(), q.identity.Name, refused)
 }
 
-// unavailable is the answer if the check of the object fails, so that the result is unknown.
+// unavailable returns the answer if an error prevents the check of the object. Only the log gets
+// the cause.
 func (q *question) unavailable(cause error) error {
 	q.Log.Error("a context object cannot be checked", "kind", q.object.Kind, "error", cause)
 	answer := apierrors.NewServiceUnavailable("the token server cannot check the context object now; try again")

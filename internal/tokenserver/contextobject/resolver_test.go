@@ -135,7 +135,7 @@ type world struct {
 	objects  *dynamicfake.FakeDynamicClient
 	log      bytes.Buffer
 	reviews  []authorizationv1.SubjectAccessReviewSpec
-	// may decides which objects callers may get. Default: all objects.
+	// may is the function that answers each SubjectAccessReview; nil allows every request.
 	may func(authorizationv1.SubjectAccessReviewSpec) (bool, error)
 }
 
@@ -385,8 +385,8 @@ spec:
 			code: http.StatusForbidden, message: unrelated,
 		},
 
-		// For these objects, Gardener answers with 500 (a wrapped status), or aborts the connection
-		// (no namespace).
+		// For most of these objects, Gardener's error is no status, or only wraps one. So Gardener
+		// answers with 500. For a Shoot without namespace, it aborts the connection.
 		"an unknown kind": {
 			object: tokenv1.ContextObject{APIVersion: "test/v1alpha1", Kind: "Foo", Name: "test-pod", UID: "18dd0733-3c9e-4587-a8ae-d6fa5daf460c"},
 			code:   http.StatusUnprocessableEntity, message: `spec.contextObject.kind: Unsupported value: "test/v1alpha1, Kind=Foo"`,
@@ -525,9 +525,14 @@ func checkClaims(t *testing.T, got *issuer.Context, object tokenv1.ContextObject
 	}
 }
 
-// TestRefusalsLookAlike checks that callers cannot find out which objects exist: objects that they
-// may not get, objects that do not exist, and objects with another UID get the same answer. Nothing
-// is read for a caller who may not get the object.
+// TestRefusalsLookAlike checks that callers cannot find out which objects exist. The answer must be
+// the same in these cases:
+//
+//   - The caller may not get the object.
+//   - The object does not exist.
+//   - The object has another UID.
+//
+// Nothing may be read for a caller who may not get the object.
 func TestRefusalsLookAlike(t *testing.T) {
 	w := newWorld(t, gardener)
 	answer := func(object tokenv1.ContextObject) string {
@@ -585,8 +590,9 @@ func TestDeniedBeatsAllowed(t *testing.T) {
 	}
 }
 
-// TestSpoke checks that a seed gets tokens for its own objects only, although it may read objects
-// of other seeds.
+// TestSpoke checks that a spoke gets tokens for its own objects only. The spokes in this test are
+// seeds, which are clusters of Gardener. The API server lets a seed read objects of other seeds
+// too, but the seed must get no tokens for them.
 func TestSpoke(t *testing.T) {
 	for name, c := range map[string]struct {
 		identity *identityv1.WorkloadIdentity

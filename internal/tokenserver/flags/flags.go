@@ -71,7 +71,7 @@ type Flags struct {
 	// AWSRegion is the region of new keys in AWS KMS; empty for $AWS_REGION.
 	AWSRegion string
 
-	// Algorithms are the signing algorithms that the ring has keys for.
+	// Algorithms are the signing algorithms for which the KeyRing of Issuer has keys.
 	Algorithms []identityv1.Algorithm
 	// PublishDelay is how long a key is in the public document before it signs.
 	PublishDelay time.Duration

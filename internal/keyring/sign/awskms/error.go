@@ -52,7 +52,8 @@ func failure(ctx context.Context, operation, key string, err error) error {
 		Fix: "check that the KMS endpoint of the region can be reached", Err: err,
 	}
 	if identity, ok := errors.AsType[*auth.Error](err); ok {
-		e.Detail, e.Fix = "the token server has no AWS identity", identity.Error() // identity.Error() ends with a fix
+		// The whole text of the error can serve as e.Fix, because it ends with what to do.
+		e.Detail, e.Fix = "the token server has no AWS identity", identity.Error()
 		return e
 	}
 	api, ok := errors.AsType[smithy.APIError](err)

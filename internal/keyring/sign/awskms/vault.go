@@ -1,10 +1,10 @@
 // Package awskms stores the private halves of key rings in AWS Key Management Service (KMS). The
 // private halves never leave KMS: each signature is a call of KMS.
 //
-// Each key in KMS has tags, and a Secret in the cluster has the key's ARN. So the token server
-// needs no right to list the account's keys, and no cluster finds the keys of another cluster. An
-// IAM policy can restrict the token server to keys with its issuer's tag; docs/aws-kms.md has such
-// a policy.
+// For each key in KMS, a Secret in the cluster has the key's ARN. So the token server needs no
+// right to list the account's keys, and no cluster finds another cluster's keys. Each key also has
+// tags. An IAM policy can restrict the token server to keys with its issuer's tag; docs/aws-kms.md
+// has such a policy.
 package awskms
 
 import (
@@ -65,8 +65,8 @@ const (
 
 // Config configures a [Vault].
 type Config struct {
-	// Issuer is the URL of the issuer that signs with the keys, or the name of the trust domain if
-	// there is no issuer. It is the value of the tag TagIssuer.
+	// Issuer is the URL of the issuer that signs with the keys. Without an issuer, it is the name
+	// of the trust domain. It is the value of the tag TagIssuer.
 	Issuer string
 	// Region is the region in which new keys are made. Keys of other regions stay usable.
 	Region string
@@ -215,8 +215,8 @@ func RegionOf(arn string) (string, error) {
 	return parsed.Region, nil
 }
 
-// inRegion returns an option that sends a call to the region of a key. Its error wraps
-// [sign.ErrGone] if arn is not the ARN of a key.
+// inRegion returns an option that sends a call to the region of a key. If arn is not the ARN of a
+// key, inRegion fails with an error that wraps [sign.ErrGone].
 func inRegion(arn string) (func(*kms.Options), error) {
 	region, err := RegionOf(arn)
 	if err != nil {
@@ -252,10 +252,10 @@ type key struct {
 // Public implements [crypto.Signer].
 func (k *key) Public() crypto.PublicKey { return k.public }
 
-// Sign implements [crypto.Signer] for digests of the key's algorithm. It ignores the
-// reader, because KMS makes the random numbers. An ECDSA signature is ASN.1, as crypto.Signer
-// requires; source: KMS API Reference, Sign. A call takes at most five seconds. The error of a call
-// is an [*Error].
+// Sign implements [crypto.Signer] for digests of the key's algorithm. It ignores the reader,
+// because KMS makes the random numbers. An ECDSA signature is ASN.1, as crypto.Signer requires;
+// source: KMS API Reference, Sign. The call of KMS takes at most five seconds. If the call
+// fails, the error is an [*Error].
 func (k *key) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	algorithm, err := signingAlgorithm(k.public, opts)
 	if err != nil {

@@ -35,7 +35,7 @@ func allowing(actions string) json.RawMessage {
 }
 
 // TestRing makes a ring whose keys are in KMS, with the IAM policy of the documentation. The ring's
-// public keys must verify tokens of each algorithm, and a revoked key must be deleted in KMS too.
+// public keys must verify tokens of each algorithm. A revoked key must be deleted in KMS too.
 func TestRing(t *testing.T) {
 	policy := documentedPolicy(t, issuer)
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestRing(t *testing.T) {
 }
 
 // TestOtherIssuersKeys asserts that the documented policy restricts the token server to the keys of
-// its issuer, even if a Secret has the ARN of another key.
+// its issuer. This must hold even if a Secret has the ARN of another key.
 func TestOtherIssuersKeys(t *testing.T) {
 	policy := documentedPolicy(t, issuer)
 	synctest.Test(t, func(t *testing.T) {
