@@ -71,7 +71,7 @@ func New(crd *apiextensions.CustomResourceDefinition) (*Admission, error) {
 	return &Admission{structural: structural, schema: validator, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// Admit applies pruning and defaults to the object, in place, and returns the reasons for which the
+// Admit applies pruning and defaults to the object, in place. It returns the reasons for which the
 // API server would refuse the object. As in the API server, CEL rules are evaluated only if the
 // object's types and lengths are valid.
 func (a *Admission) Admit(ctx context.Context, object map[string]any) field.ErrorList {

@@ -1,5 +1,5 @@
-// Package architecture tests which packages may import which other packages. ARCHITECTURE.md draws
-// the rules.
+// Package architecture tests which packages may import which other packages. A diagram in
+// ARCHITECTURE.md shows the rules.
 package architecture
 
 import (
@@ -131,7 +131,7 @@ var rules = []rule{
 		name: "artifacts know neither Kubernetes objects nor credentials' origin",
 		dir:  ".", from: "/internal/artifact/...", direct: true,
 		deny:  []string{module + "/auth", module + "/auth/", module + "/api/", "k8s.io/", "sigs.k8s.io/controller-runtime/"},
-		allow: []string{module + "/auth/transport/attempt"}, // explains failed requests
+		allow: []string{module + "/auth/transport/attempt"}, // for retries, and to explain failures
 	},
 	{
 		name: "the frame of all objects knows neither artifacts nor how objects reach anything",
@@ -142,7 +142,7 @@ var rules = []rule{
 		name: "how objects reach what they name does not depend on what they do with it",
 		dir:  ".", from: "/internal/controller/access",
 		deny:  []string{module + "/internal/artifact/", module + "/internal/controller/source", module + "/internal/controller/registry"},
-		allow: []string{module + "/internal/artifact/origin"}, // access explains its errors
+		allow: []string{module + "/internal/artifact/origin"}, // access.ExplainOrigin uses it
 	},
 	{
 		name: "only kinds that keep artifacts link the store",

@@ -11,8 +11,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestLibraryPageQuotesTheCode checks that the Go code in docs/library.md is that of the example
-// controller, or of an example in a package's documentation. All of these are compiled and tested.
+// TestLibraryPageQuotesTheCode checks the Go code in docs/library.md. All of it must come from the
+// example controller, or from an example in a package's documentation. These sources are compiled
+// and tested.
 func TestLibraryPageQuotesTheCode(t *testing.T) {
 	root := filepath.Join("..", "..")
 	page, err := os.ReadFile(filepath.Join(root, "docs", "library.md"))

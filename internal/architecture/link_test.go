@@ -58,8 +58,9 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 		t.Errorf("the changed test printed %q", got)
 	}
 
-	// Add 400 older programs, whose names begin with a dash. Only the most recently used of them
-	// are kept.
+	// Add 400 files to the folder of kept programs, more than dev/link-tests keeps. Each stands for
+	// a program that was used some time ago. Its name begins with a dash, as a hash in a build ID
+	// can. After the next link, dev/link-tests must delete the files that were used longest ago.
 	const older = 400
 	for i := range older {
 		path := filepath.Join(kept, fmt.Sprintf("-older-%04d", i))
@@ -74,14 +75,14 @@ func TestLinkedProgramsAreKept(t *testing.T) {
 	if len(programs) >= older || len(programs) < 200 {
 		t.Errorf("%d programs are kept, want some hundreds", len(programs))
 	}
-	// The calls of greet above linked three programs, which are newer. The other kept programs must
-	// be the most recently used of the older programs.
+	// Three of the kept programs were linked by the calls of greet above. The others are the added
+	// ones that were used most recently: -older-0000, -older-0001 and so on.
 	if last := fmt.Sprintf("-older-%04d", len(programs)-3-1); !slices.Contains(programs, last) {
 		t.Errorf("%d programs are kept, but not %s, which was used last of the others", len(programs), last)
 	}
 
-	// If no program can be kept, dev/link-tests still links tests. Here, no program can be kept
-	// because the cache folder is a file.
+	// Even if dev/link-tests cannot store the linked program, the go command must get it. Here,
+	// storing fails because XDG_CACHE_HOME is a file, and not a folder.
 	home = filepath.Join(module, "go.mod")
 	if got := greet("good day"); !strings.Contains(got, "good day") {
 		t.Errorf("without a cache folder, the test printed %q", got)

@@ -8,8 +8,8 @@ import (
 )
 
 // TestModulesAgree checks that all modules of the repository require one version of each module
-// that they share. With two versions, everything above the shared module is compiled twice, and
-// tests do not run what is shipped.
+// that they share. With two versions, all packages that depend on the shared module are compiled
+// twice. Tests may then run another version than the one that is shipped.
 func TestModulesAgree(t *testing.T) {
 	type use struct{ version, module string }
 	uses := map[string]use{}
@@ -20,7 +20,7 @@ func TestModulesAgree(t *testing.T) {
 		}
 		for path, version := range versions(string(text)) {
 			if path == "github.com/opencontainers/go-digest" && module == "test/flux" {
-				continue // test/flux replaces this module as Flux does, so the version may differ
+				continue // test/flux replaces go-digest by the version that Flux uses
 			}
 			first, known := uses[path]
 			switch {

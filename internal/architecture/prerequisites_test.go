@@ -14,7 +14,7 @@ import (
 )
 
 // TestPrerequisitesAreComplete asserts that dev/prerequisites lists each program that a test looks
-// up, so that `make test` does not fail for a missing program after a long build.
+// up. Otherwise `make test` could fail for a missing program after a long build.
 func TestPrerequisitesAreComplete(t *testing.T) {
 	root := filepath.Join("..", "..")
 	script, err := os.ReadFile(filepath.Join(root, "dev", "prerequisites"))
@@ -28,7 +28,8 @@ func TestPrerequisitesAreComplete(t *testing.T) {
 	for path, source := range testSources(t) {
 		for _, match := range lookup.FindAllSubmatch(source, -1) {
 			found++
-			if program := filepath.Base(string(match[1])); program != "bash" && !slices.Contains(known, program) { // dev/prerequisites needs bash itself
+			// dev/prerequisites is a bash script, so it does not list bash.
+			if program := filepath.Base(string(match[1])); program != "bash" && !slices.Contains(known, program) {
 				t.Errorf("%s looks for %s, which dev/prerequisites does not know", path, program)
 			}
 		}
@@ -64,8 +65,8 @@ func testSources(t *testing.T) map[string][]byte {
 // TestPrerequisitesWithoutRights asserts that dev/prerequisites prints the command that installs
 // the missing packages, if the caller may not install them.
 func TestPrerequisitesWithoutRights(t *testing.T) {
-	// The folder has a few programs that every machine has, the program go, and a fake of the
-	// program id, which says that the caller is not root.
+	// The folder has the command "go", and a few programs that every machine has. Its command "id"
+	// is a fake, which says that the caller is not root.
 	programs := t.TempDir()
 	for _, name := range []string{"bash", "cat", "mktemp", "rm", "go"} {
 		path, err := exec.LookPath(name)

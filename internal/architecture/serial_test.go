@@ -14,8 +14,8 @@ import (
 // runs these tests without the race detector.
 var serialTests = regexp.MustCompile(`(?m)^//go:build !concurrent$`)
 
-// TestSerialTestsStartNoGoroutine asserts that none of the tests that dev/unit-tests runs without
-// the race detector starts a goroutine.
+// TestSerialTestsStartNoGoroutine asserts that serial tests start no goroutine. Only such tests may
+// run without the race detector.
 func TestSerialTestsStartNoGoroutine(t *testing.T) {
 	found := 0
 	for path, source := range testSources(t) {
@@ -40,8 +40,9 @@ func TestSerialTestsStartNoGoroutine(t *testing.T) {
 	}
 }
 
-// startsGoroutine says whether a node is a go statement, or a call of a function whose name means
-// that it starts goroutines: Go, Parallel, a server of httptest, or a helper such as startCloud.
+// startsGoroutine reports whether a node is a go statement, or a call that starts goroutines. It
+// knows such calls by the function's name: Go, Parallel, a server of httptest, or a helper such as
+// startCloud.
 func startsGoroutine(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GoStmt:

@@ -1,9 +1,9 @@
 // Package broker gets SVIDs of Kubernetes objects from a SPIFFE broker, such as an agent of SPIRE,
 // in place of Lanyard's token server.
 //
-// An object has the same SPIFFE ID as with the token server: the ID comes from the object's kind,
-// namespace and name. The broker vouches for the object and signs, but it does not choose the ID.
-// An SVID of any other ID is refused. docs/adr/0009 says why.
+// An object's SPIFFE ID comes from its kind, namespace and name, as with the token server. The
+// broker vouches for the object and signs, but it does not choose the ID. An SVID of any other ID
+// is refused. docs/adr/0009 says why.
 //
 // The broker makes the private key of a certificate and sends it with the certificate. The key
 // stays in memory, and is never logged.
@@ -115,9 +115,9 @@ func (b *Broker) Signers() (svid.Signers, error) {
 }
 
 // Prove implements [kube.SVIDBroker] with one call to the broker. For a certificate, the call is a
-// subscription, and Prove takes only the first answer, which the broker must send without delay.
-// Later answers are not needed: the credential cache calls Prove again before the certificate
-// expires. Source: SPIFFE Broker API §4.4.
+// subscription. Prove takes only the first answer, which the broker must send without delay. Later
+// answers are not needed: the credential cache calls Prove again before the certificate expires.
+// Source: SPIFFE Broker API §4.4.
 func (b *Broker) Prove(ctx context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	id, err := svid.IDOf(b.domain, account.Subject)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 	agents = "spiffe://example.com/spire/agent/k8s_psat/test/"
 )
 
-// account returns the account of the tests' object.
+// account returns the account of the OCIRepository tenant-a/app.
 func account(t *testing.T) auth.Account {
 	t.Helper()
 	subject, err := auth.Object("OCIRepository", "tenant-a", "app")
@@ -119,8 +119,8 @@ func TestSVIDs(t *testing.T) {
 	}
 }
 
-// TestRotation rotates the authority that signs. The next SVID comes from the new authority, and
-// the client's connection still works.
+// TestRotation rotates the authority that signs X.509-SVIDs. The next SVID comes from the new
+// authority, and the client's connection still works.
 func TestRotation(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
@@ -202,9 +202,9 @@ func TestRefusedSVIDs(t *testing.T) {
 // swapped returns the SPIFFE ID of another tenant's object in place of the object's own ID.
 func swapped(own string) []string { return []string{strings.Replace(own, "tenant-a", "tenant-b", 1)} }
 
-// TestFailures lets the broker refuse with each status code of gRPC. The error says what to do, and
-// repeats no text of the broker. The error never says that the object must be created, because the
-// object was read before the call.
+// TestFailures lets the broker refuse with each status code of gRPC. The error must say what to do,
+// and repeat no text of the broker. It must never tell the user to create the object: objects are
+// read before the call, so they exist.
 func TestFailures(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := client(t, s)
@@ -274,8 +274,8 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestImpostor checks that the client refuses another member of the trust domain at the broker's
-// address.
+// TestImpostor gives the server at the broker's address another SPIFFE ID of the trust domain. The
+// client must refuse this server.
 func TestImpostor(t *testing.T) {
 	for name, tt := range map[string]struct{ own, allowed string }{
 		"of the prefix's siblings": {"spiffe://example.com/spire/agent/k8s_psat/testing/node-1", agents},
@@ -294,8 +294,8 @@ func TestImpostor(t *testing.T) {
 	}
 }
 
-// TestWithoutOwnSVID has no SPIFFE agent: the program runs, and Prove fails without a call to the
-// broker.
+// TestWithoutOwnSVID starts a client while no SPIFFE agent runs. The client must stay up, and Prove
+// must fail without a call to the broker.
 func TestWithoutOwnSVID(t *testing.T) {
 	s := brokertest.New(t, "https://spire.example.com")
 	b := start(t, broker.Config{Endpoint: s.Endpoint(), ID: agents, WorkloadAPI: "unix://" + filepath.Join(t.TempDir(), "none.sock")})

@@ -43,9 +43,9 @@ func (b *Broker) failure(ctx context.Context, err error, id spiffeid.ID) error {
 		failed.Code = auth.CodeProofDenied
 		failed.Fix = fixEntry(id) + ", and allow lanyard-controller's own SPIFFE ID to ask for it (in SPIRE: brokers of the agent, and the verb impersonate-via-spire in RBAC)"
 	case code == codes.NotFound:
-		// The object was read before, so it exists. The broker is not allowed to read it, or has
-		// not seen it yet. CodeSubjectNotFound would be wrong: the caller would wait for the
-		// object's creation.
+		// This program has already seen the object in the cluster, so the object exists. Either the
+		// broker is not allowed to read the object, or the broker has not seen the object yet.
+		// CodeSubjectNotFound would be wrong: the caller would wait until the object is created.
 		failed.Code = auth.CodeProofDenied
 		failed.Fix = "have the administrator let the SPIFFE broker read objects of this kind; nothing, if the object is new"
 		failed.Err = fmt.Errorf("the SPIFFE broker does not find the object of %s", id)

@@ -15,9 +15,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestAWSIdentitiesNeedTenantNamespaces checks that, with AWS identities, the chart refuses values
-// that let lanyard-controller read static keys or act as the identity controller's account. The
-// value rbac.tenantNamespaces must be set, unless identity.acceptControllerReadsAllSecrets is true.
+// TestAWSIdentitiesNeedTenantNamespaces checks the chart with AWS identities. The chart must refuse
+// values that let lanyard-controller read static keys, or act as the identity controller's account.
+// So rbac.tenantNamespaces must be set, unless identity.acceptControllerReadsAllSecrets is true.
 func TestAWSIdentitiesNeedTenantNamespaces(t *testing.T) {
 	judge(t, map[string]judged{
 		"all namespaces":                 {`{identity: {awsIdentities: true}}`, "set rbac.tenantNamespaces"},

@@ -30,7 +30,7 @@ type Release struct {
 	// Namespace that the release is installed in. The chart does not create it. Required.
 	Namespace string
 	// Values override the values of the chart's values.yaml, key by key; nil overrides none. An
-	// unknown key and a value outside its limits are errors (values.schema.json).
+	// unknown key is an error, and so is a value outside the limits in values.schema.json.
 	Values map[string]any
 }
 

@@ -49,7 +49,7 @@ func release(values map[string]any) chart.Release {
 	return r
 }
 
-// whole returns a release with the CRDs, as the chart has them by default.
+// whole is like release, but keeps the chart's default of installing the CRDs.
 func whole(values map[string]any) chart.Release {
 	values = maps.Clone(values)
 	if values == nil {
@@ -61,8 +61,9 @@ func whole(values map[string]any) chart.Release {
 	return chart.Release{Name: "lanyard", Namespace: "lanyard-system", Values: values}
 }
 
-// TestRenderGolden renders the chart with each set of values in testdata, and compares the result
-// with a golden file. It also checks the objects' fields, the programs' arguments and the leases.
+// TestRenderGolden renders the chart with each set of values in testdata. It compares the manifests
+// and the notes with golden files. It also checks the objects' fields, the programs' arguments, and
+// the names of leases in roles.
 func TestRenderGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.values.yaml")
 	if err != nil || len(files) < 4 {
@@ -377,8 +378,8 @@ func TestTenantNamespaces(t *testing.T) {
 	}
 }
 
-// TestNamespacesOnlyForSelector checks that the controller may read namespaces only if a grant
-// selects namespaces by their labels.
+// TestNamespacesOnlyForSelector checks that the controller may read namespaces only if the value
+// identity.controllerNamespaces selects them by their labels.
 func TestNamespacesOnlyForSelector(t *testing.T) {
 	for name, test := range map[string]struct {
 		grant any
@@ -486,8 +487,8 @@ func TestPodsAskForAzuresIdentity(t *testing.T) {
 }
 
 // TestContainerfileFitsTheChart checks that the chart can start the image of the repository's
-// Containerfile: both have the same program and user. It also checks that the Containerfile has the
-// version of Go in go.mod.
+// Containerfile: both have the same program and user. The Containerfile must also have CA
+// certificates, and the version of Go in go.mod.
 func TestContainerfileFitsTheChart(t *testing.T) {
 	read := func(name string) string {
 		data, err := os.ReadFile("../../" + name)
@@ -510,8 +511,8 @@ func TestContainerfileFitsTheChart(t *testing.T) {
 	}
 }
 
-// TestDeniedNetworksReachTheController checks which networks the controller's flag denies if the
-// value identity.denyCIDRs is absent or null, is an empty list, or has networks.
+// TestDeniedNetworksReachTheController checks that the controller's flag denies the networks of the
+// value identity.denyCIDRs. If the value is absent or null, private networks are denied.
 func TestDeniedNetworksReachTheController(t *testing.T) {
 	private := endpoint.PrivateCIDRs()
 	for values, want := range map[string]string{

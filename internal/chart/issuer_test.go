@@ -27,8 +27,8 @@ import (
 	tokenserverflags "github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
-// withIssuer returns a copy of the chart's values with an issuer. If the values have no rbac, the
-// copy also gets an rbac with the namespace of a tenant.
+// withIssuer returns a copy of the chart's values with an issuer. If the values lack the key rbac,
+// the copy also gets rbac.tenantNamespaces, with one namespace.
 func withIssuer(values map[string]any) map[string]any {
 	values = maps.Clone(values)
 	if values == nil {
@@ -109,8 +109,8 @@ func TestTokenServerKnowsTheOthers(t *testing.T) {
 	t.Error("no token server")
 }
 
-// TestIssuerNeedsTenantNamespaces checks that, with an issuer, the chart refuses values that let
-// the controller reach the signing keys. The value rbac.tenantNamespaces must be set, unless
+// TestIssuerNeedsTenantNamespaces checks the chart with an issuer. The chart must refuse values
+// that let the controller reach the signing keys. So rbac.tenantNamespaces must be set, unless
 // issuer.acceptControllerReadsAllSecrets is true.
 func TestIssuerNeedsTenantNamespaces(t *testing.T) {
 	judge(t, map[string]judged{
@@ -182,7 +182,8 @@ func TestIssuerNeedsTenantNamespaces(t *testing.T) {
 // if the chart must accept the values.
 type judged struct{ values, refusal string }
 
-// judge renders the chart with the values of each case, and checks whether the chart refuses them.
+// judge renders the chart with the values of each case, and compares the error with the expected
+// refusal.
 func judge(t *testing.T, cases map[string]judged) {
 	t.Helper()
 	for name, test := range cases {
@@ -200,10 +201,10 @@ func judge(t *testing.T, cases map[string]judged) {
 	}
 }
 
-// TestNoRoleForUsersMintsTokens checks every role of every set of values. Only two roles may create
-// workloadidentities/token or SVIDs: the controller's role for tenants, and a role for people who
-// make SVIDs by hand. The chart binds the second role to nobody. The roles for users give no access
-// to keys.
+// TestNoRoleForUsersMintsTokens checks every role of every set of values. Only the controller's
+// role for tenants may create workloadidentities/token. Only that role and the role lanyard-svid
+// may create SVIDs. lanyard-svid is for people, and the chart binds it to nobody. The roles for
+// users give no access to keys.
 func TestNoRoleForUsersMintsTokens(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.values.yaml")
 	if err != nil || len(files) == 0 {
@@ -298,9 +299,9 @@ func TestControllersChangeOnlyTheirOwn(t *testing.T) {
 	}
 }
 
-// TestControllerReadsObjectsThatProveThemselves checks that the controller may get single objects
-// from the API server only if objects have credentials of their own, from the token server or from
-// a SPIFFE broker.
+// TestControllerReadsObjectsThatProveThemselves checks the permission to get objects of the kinds
+// that can have SVIDs. The controller has this permission only if the token server or a SPIFFE
+// broker gives such objects credentials of their own.
 func TestControllerReadsObjectsThatProveThemselves(t *testing.T) {
 	for values, want := range map[string]bool{
 		`{}`: false,

@@ -20,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// property has the fields of a JSON schema that the README needs.
+// property is a JSON schema. It has only the fields that TestREADME reads.
 type property struct {
 	Description string              `json:"description"`
 	Properties  map[string]property `json:"properties"`

@@ -26,7 +26,7 @@ func TestBucketsAreLocated(t *testing.T) {
 		region string // the controller's own region
 		spec   spec
 		want   buckets.Place // the place without its field Token
-		minted int           // number of options in Token
+		minted int           // length of the place's field Token, the options of a token request
 		code   auth.Code     // of the refusal
 		says   string
 	}{

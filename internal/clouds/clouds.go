@@ -1,5 +1,5 @@
-// Package clouds has the buckets of the clouds that the controller is built with: where the buckets
-// are, and which hosts get a credential. Reconcilers get a buckets.Service for each provider.
+// Package clouds has a buckets.Service for each provider that the controller is built with. A
+// service says where its buckets are, and which hosts get a credential.
 package clouds
 
 import (

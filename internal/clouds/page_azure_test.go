@@ -14,16 +14,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestPageOfCloudsAtAzure runs the commands of docs/clouds.md at Azure with the az command, once
-// for a managed identity and once for an application. After the commands that assign a role, the
-// page's ServiceAccount can pull the image, but another ServiceAccount cannot.
+// TestPageOfCloudsAtAzure runs the commands of docs/clouds.md at Azure with the az command. They
+// run once for a managed identity, and once for an application. After the commands that assign a
+// role, the page's ServiceAccount can pull the image. Another ServiceAccount cannot.
 func TestPageOfCloudsAtAzure(t *testing.T) {
 	if _, err := exec.LookPath("az"); err != nil {
 		t.Fatal("the az command is missing: apt-get install azure-cli")
 	}
 	for name, variant := range map[string]struct {
 		administrator string
-		block         int // index of the block among the page's commands at Azure
+		block         int // index of the block, in the part Azure, that makes the identity
 	}{
 		"managed identity": {pageResources, 1},
 		"application":      {pageEntra, 2},
@@ -84,8 +84,9 @@ RoleAssignmentsOperations.config = property(lambda self: self._config)
 	return folder
 }
 
-// pull gets a token for a repository of the page's registry at Azure, as a ServiceAccount annotated
-// with a client ID. It returns the code of the error; empty for success.
+// pull gets a token for a repository of the registry contoso.azurecr.io in the local cloud. It does
+// so for the ServiceAccount that subject names, annotated with the given client ID. pull returns
+// the code of the error, or an empty code after success.
 func (p *page) pull(t *testing.T, subject, client string) auth.Code {
 	t.Helper()
 	provider, err := azure.NewProvider(azure.Config{TenantID: pageDirectory, Transport: p.base, Timeout: patience})

@@ -22,13 +22,13 @@ const (
 	pageImage    = pageLocation + "-docker.pkg.dev/" + pageProject + "/tenant-a/app"
 	pageProvider = pagePool + "/providers/kubernetes"
 
-	// The administrators of the project come from a pool of their own.
+	// The project's administrators have their own workload identity pool.
 	pageAdministrators = "projects/" + pageNumber + "/locations/global/workloadIdentityPools/administrators"
 	pageAdministrator  = "system:serviceaccount:operators:administrator"
 )
 
-// pageGcloud is a shell script in place of gcloud, for TestPageOfCloudsAtGoogle. It accepts only
-// the commands and flags of the page, and sends the same requests as gcloud 528 for these commands.
+// pageGcloud is a shell script that replaces gcloud in TestPageOfCloudsAtGoogle. It accepts only
+// the commands and flags of the page. For these commands, it sends the same requests as gcloud 528.
 // It cannot add a member to a policy that has members.
 const pageGcloud = `#!/bin/sh
 set -eu
@@ -75,8 +75,9 @@ func kubernetesProvider() cloudgcp.Provider {
 	return cloudgcp.Provider{ID: "kubernetes", IssuerURI: pageIssuer, AttributeMapping: map[string]string{"google.subject": "assertion.sub"}}
 }
 
-// openGooglePage returns a page whose project has an administrator and a repository with an image.
-// The page's gcloud sends the administrator's token.
+// openGooglePage reads docs/clouds.md, and starts a local cloud in which the page's commands for
+// Google Cloud can run. In this cloud, the page's project has an administrator and a repository
+// with an image. A script takes the place of gcloud, and sends the administrator's token.
 func openGooglePage(t *testing.T) *page {
 	t.Helper()
 	p := openPage(t, "https://iam.googleapis.com/"+pageProvider)
@@ -108,7 +109,8 @@ func openGooglePage(t *testing.T) *page {
 	return p
 }
 
-// federated exchanges a token of the page's issuer for an access token of the local cloud.
+// federated returns an access token of the local cloud for a subject. The cloud issues it in
+// exchange for a token of the page's issuer.
 func (p *page) federated(t *testing.T, provider, subject string) string {
 	t.Helper()
 	proof, err := p.issuer.Mint(oidc.Claims{"sub": subject, "aud": "https://iam.googleapis.com/" + provider})
@@ -131,7 +133,7 @@ func (p *page) federated(t *testing.T, provider, subject string) string {
 	return answer.AccessToken
 }
 
-// annotations returns the annotations that the page's kubectl has written on the ServiceAccount.
+// annotations returns the annotations that the page's commands added to the ServiceAccount.
 func (p *page) annotations(t *testing.T) map[string]string {
 	t.Helper()
 	lines, err := os.ReadFile(filepath.Join(p.dir, "annotated"))
@@ -146,8 +148,10 @@ func (p *page) annotations(t *testing.T) map[string]string {
 	return out
 }
 
-// reads gets a credential from Lanyard as a ServiceAccount with these annotations, and reads the
-// page's image. It returns the code of Lanyard's refusal, or the registry's answer.
+// reads gets a registry credential from Lanyard, as the ServiceAccount app-reader of the namespace,
+// with these annotations. With the credential, it reads the manifest of pageImage, the image in
+// docs/clouds.md. It returns the HTTP status of the registry's answer. If Lanyard gives no
+// credential, reads returns the code of Lanyard's error instead.
 func (p *page) reads(t *testing.T, provider auth.Provider, namespace string, annotations map[string]string) string {
 	t.Helper()
 	token, err := auth.GetToken(t.Context(), provider, auth.WithImageRepository(pageImage),
@@ -189,7 +193,7 @@ func TestPageOfCloudsAtGoogle(t *testing.T) {
 		name            string
 		trust, permit   []string // blocks of commands
 		annotations     map[string]string
-		before, another string // want from reads(): before the permission, as another account
+		before, another string // results of reads(): before the permission, and for another account
 		unreachable     bool   // the cloud cannot reach the issuer
 	}{
 		{name: "direct principal", trust: []string{names, pool}, permit: []string{direct, check}, annotations: inPool, before: denied, another: denied},

@@ -38,16 +38,19 @@ const (
 	pageDirectory = "72f988bf-86f1-41af-91ab-2d7cd011db47"
 	pageClient    = "d6e4fc00-c5b2-4a72-9f84-6a92e3f06b08"
 	pageBare      = "4a7272f9-f186-41af-9f84-6a92e32d7cd0" // client without a federated credential
-	pageResources = "8f4d2c66-3a1b-4f0e-9b7a-2f1f5c9f6a10" // administrator of the resource group
-	pageEntra     = "0a9be3d5-6a5d-4c3e-8d1e-7c4b8a2f5e31" // administrator of group and directory
-	pageProject   = "my-org-project"
-	pageNumber    = "123456789012"
-	pagePool      = "projects/" + pageNumber + "/locations/global/workloadIdentityPools/my-cluster"
-	pageEmail     = "tenant-a-app-reader@" + pageProject + ".iam.gserviceaccount.com"
+	// pageResources is the client ID of an administrator of the resource group.
+	pageResources = "8f4d2c66-3a1b-4f0e-9b7a-2f1f5c9f6a10"
+	// pageEntra is the client ID of an administrator of both the resource group and the directory.
+	pageEntra = "0a9be3d5-6a5d-4c3e-8d1e-7c4b8a2f5e31"
+
+	pageProject = "my-org-project"
+	pageNumber  = "123456789012"
+	pagePool    = "projects/" + pageNumber + "/locations/global/workloadIdentityPools/my-cluster"
+	pageEmail   = "tenant-a-app-reader@" + pageProject + ".iam.gserviceaccount.com"
 )
 
-// patience bounds each request of a provider. With the race detector on a busy machine, a request
-// waits seconds until the cloud has made its RSA key.
+// patience bounds each request of a provider. A request waits until the cloud has made its RSA key.
+// With the race detector on a busy machine, this takes seconds.
 const patience = time.Minute
 
 // page is docs/clouds.md, with the local cloud in which its commands run. The cloud has an issuer,
@@ -110,8 +113,8 @@ func openPage(t *testing.T, audience string) *page {
 	return p
 }
 
-// kubectl makes a folder with a program that answers as kubectl does in the cluster of the page. It
-// has tokens of two ServiceAccounts, for one audience.
+// kubectl makes a folder with a script named kubectl. The script answers the kubectl commands of
+// docs/clouds.md. It can print tokens of two ServiceAccounts, for the given audience.
 func (p *page) kubectl(t *testing.T, audience string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()

@@ -39,19 +39,20 @@ type Options struct {
 	// Binary is the path of the program that `make` builds from
 	// dev/controlplane.
 	Binary string
-	// Dir holds the control plane's state. It is created if absent, and belongs to one control
-	// plane at a time. It is kept when the control plane stops. A later start with the same Dir
-	// continues with its state, on the same port if the port is free.
+	// Dir holds the control plane's state. Dir is created if absent, and kept when the control
+	// plane stops. Only one control plane may use Dir at a time. A later start with the same Dir
+	// continues with this state, on the same port if the port is free.
 	Dir string
-	// Issuer is the issuer of ServiceAccount tokens, an https URL without query
-	// and fragment; source: kube-apiserver --service-account-issuer.
+	// Issuer is the issuer of ServiceAccount tokens: an https URL without query
+	// and fragment. Source: kube-apiserver --service-account-issuer.
 	Issuer string
-	// AuthenticationConfig is the path of an AuthenticationConfiguration file. The API server
-	// accepts the tokens of the issuers in this file, in addition to the tokens of Issuer; source:
-	// kube-apiserver --authentication-config. Default: none.
+	// AuthenticationConfig is the path of an AuthenticationConfiguration file. Default: none. The
+	// API server accepts the tokens of Issuer and of the issuers in this file. Source:
+	// kube-apiserver --authentication-config.
 	AuthenticationConfig string
-	// Env has variables that the child gets besides this process's environment, NAME=VALUE. A proxy
-	// in Env lets the API server reach the issuers of AuthenticationConfig.
+	// Env has environment variables for the child, each as NAME=VALUE. The child also gets this
+	// process's environment. If Env sets a proxy, the API server can reach the issuers in
+	// AuthenticationConfig through the proxy.
 	Env []string
 	// Log receives the log output of the control plane. Default: discarded. Writes come from one
 	// goroutine.

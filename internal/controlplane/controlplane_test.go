@@ -22,11 +22,12 @@ import (
 )
 
 const (
-	// modeVar is the environment variable that makes the test binary act as a fake control plane
-	// instead of running tests. Its value is the fake's mode.
+	// modeVar is the name of an environment variable. If the variable is set, the test binary acts
+	// as a fake control plane, and runs no tests. The variable's value is the fake's mode.
 	modeVar = "LANYARD_FAKE_CONTROLPLANE"
-	// reportVar is the environment variable with the address to which a fake reports. The
-	// connection ends with the fake's process.
+	// reportVar is the environment variable with a TCP address. A fake connects to this address and
+	// reports when it is up and when it stops. The test sees the end of the fake's process, because
+	// the connection is closed then.
 	reportVar = "LANYARD_FAKE_REPORT"
 	// addedVar is the environment variable with text that a fake adds to its log, so that the test
 	// sees the fake's environment.
@@ -92,7 +93,7 @@ func fake(mode string) int {
 	case "deaf":
 		fmt.Printf("ready %s\n", server)
 		time.Sleep(time.Hour) // select {} would end the program by a deadlock
-	case "owner": // starts an obedient control plane and waits to be killed
+	case "owner": // starts another fake in mode obedient, and waits to be killed
 		os.Setenv(modeVar, "obedient")
 		if _, err := controlplane.Start(context.Background(), options(os.Args[1])); err != nil {
 			fmt.Println(err)

@@ -11,7 +11,7 @@ const grantField = "spec.allowedNamespaces"
 
 // checkGrant refuses a grant that Lanyard and Cluster API Provider AWS read in different ways.
 // Cluster API Provider AWS admits every namespace if neither list nor selector has a value. Lanyard
-// admits every namespace only for {}.
+// admits every namespace only if the whole grant is {}.
 func (o *object) checkGrant() {
 	grant := get(o.root, "spec", "allowedNamespaces")
 	if grant == nil {

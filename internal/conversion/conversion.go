@@ -36,10 +36,13 @@ type Options struct {
 }
 
 // Convert returns the files with the objects of all known kinds converted, and everything else
-// unchanged. The notes list each object that is converted or that names a converted object. They
-// also list each object that is not converted although other kinds of its API group are. The errors
-// of all files are [*yamlfile.Error] values, joined. With an error, Convert returns neither files
-// nor notes.
+// unchanged. The notes list:
+//   - each object that is converted
+//   - each object that names a converted object
+//   - each object that is not converted, if another kind of its API group can be converted
+//
+// The errors of all files are [*yamlfile.Error] values, joined. With an error, Convert returns
+// neither files nor notes.
 func Convert(files []File, opts Options) (converted []File, notes []string, err error) {
 	c := &conversion{opts: opts, targets: targets(opts.Kinds), moved: map[identifier]bool{}, published: map[identifier]string{}}
 	read, errs := make([][]document, len(files)), make([]error, len(files))
@@ -64,15 +67,15 @@ func Convert(files []File, opts Options) (converted []File, notes []string, err 
 // groupKind is a kind of an API group.
 type groupKind struct{ group, kind string }
 
-// target describes the kind of Lanyard into which a kind of another project is converted.
+// target describes how objects of another project's kind are converted to Lanyard's kind.
 type target struct {
 	apiVersion string
-	// project is the project that the kind comes from. Finalizers and owners of this project are
-	// dropped.
+	// project is the project of the original kind. Its finalizers and owner references are removed.
 	project Project
 	// check reports fields that Lanyard's kind does not have, and values of a wrong type.
 	check func(*yamlfile.Document) error
-	// change changes the fields that differ; nil if only the apiVersion differs.
+	// change converts the fields that differ between the two kinds; nil if only the apiVersion
+	// differs.
 	change func(*object)
 }
 

@@ -175,13 +175,14 @@ func TestSeveralFiles(t *testing.T) {
 	}
 }
 
-// TestFieldsNamedLikeAKind checks which fields count as references. Only Flux's own field
-// imageRepositoryRef refers to an object without naming the object's kind.
+// TestFieldsNamedLikeAKind checks which fields count as references to an object. A reference must
+// have a field kind with the object's kind. Only Flux's field imageRepositoryRef needs none. A
+// bucketRef without a kind may refer to an object of another project, such as Crossplane.
 func TestFieldsNamedLikeAKind(t *testing.T) {
 	for spec, noted := range map[string]bool{
 		"imageRepositoryRef: {name: app}":         true,
 		"sourceRef: {kind: Bucket, name: app}":    true,
-		"bucketRef: {name: app}":                  false, // a field of Crossplane, for example
+		"bucketRef: {name: app}":                  false,
 		"otherBucketRef: {kind: X, name: app}":    false,
 		"imagerepositoryref: {name: app}":         false,
 		"sourceRef: {kind: OtherKind, name: app}": false,

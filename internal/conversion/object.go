@@ -78,8 +78,9 @@ func (o *object) report(err error) {
 	}
 }
 
-// plan writes the object's notes, and returns functions that change its nodes. If the object is not
-// converted, the functions change only its references.
+// plan adds what the user should know about the object to the notes of the conversion. It returns
+// functions that change the object. If Lanyard does not convert the object, these functions change
+// only its references to converted objects.
 func (o *object) plan() []func() {
 	if o.target == nil {
 		if why := o.kept(); why != "" {
@@ -96,8 +97,8 @@ func (o *object) plan() []func() {
 	return changes
 }
 
-// kept returns why an object is not converted although other kinds of its group are converted;
-// empty if no kind of its group is converted.
+// kept returns why Lanyard does not convert the object, as text for a note. If Lanyard converts no
+// kind of the object's API group, no note is needed, and kept returns an empty string.
 func (o *object) kept() string {
 	if o.group == capaGroup && o.kind == "AWSCluster" {
 		return "Lanyard manages no clusters"
@@ -139,7 +140,9 @@ func (o *object) convert() {
 	}
 }
 
-// removeOwn removes the members of a list that belong to the project that the object comes from.
+// removeOwn shortens a list in metadata, such as finalizers. It removes the members that belong to
+// the project from which the object is converted, such as Flux. To decide this, it calls the
+// function domain, which returns a member's domain.
 func (o *object) removeOwn(metadata *yamlnode.Node, field string, domain func(*yamlnode.Node) string) {
 	list := get(metadata, field)
 	if list == nil || list.Kind != yamlnode.SequenceNode {
@@ -201,8 +204,8 @@ func text(node *yamlnode.Node, path ...string) string {
 	return node.Value
 }
 
-// mapping returns a mapping with one field. The field's name is on the line of the value. It has
-// double quotes if the value has double quotes, as in JSON.
+// mapping returns the YAML node of a mapping with one field. The node of the field's name gets the
+// line number of the value. It gets double quotes if the value has double quotes, as in JSON.
 func mapping(name string, value *yamlnode.Node) *yamlnode.Node {
 	key := &yamlnode.Node{
 		Kind: yamlnode.ScalarNode, Tag: "!!str", Value: name, Line: value.Line, Style: value.Style & yamlnode.DoubleQuotedStyle,

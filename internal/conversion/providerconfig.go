@@ -12,10 +12,10 @@ import (
 // configField is the path of the fields that differ from cloud to cloud.
 const configField = "spec.targetSystem.providerConfig"
 
-// changeProviderConfig replaces the fields of a providerConfig by Lanyard's, and drops apiVersion
-// and kind, because no program reads them. The old fields are those of Gardener's extensions for
-// clouds and of Gardener's proposal GEP-26. The providerConfig of any other type of target stays as
-// it is.
+// changeProviderConfig replaces the fields of a providerConfig by Lanyard's. The old fields are
+// those of Gardener's extensions for clouds and of Gardener's proposal GEP-26. The fields
+// apiVersion and kind are dropped, because no program reads them. Only the providerConfigs of the
+// targets AWS, Azure and Google Cloud are changed.
 func (o *object) changeProviderConfig() {
 	var known map[string]string
 	switch text(o.root, "spec", "targetSystem", "type") {
@@ -60,8 +60,8 @@ var impersonation = regexp.MustCompile(
 	`^https://iamcredentials\.googleapis\.com/v1/projects/-/serviceAccounts/([^/:]+):generateAccessToken$`)
 
 // changeCredentialsConfig returns Lanyard's fields for the credential configuration of Google's
-// libraries. Some fields of such a configuration have the same value in every configuration that
-// Lanyard writes. Any other value of these fields is an error.
+// libraries. For some fields of such a configuration, Lanyard always uses the same value. Any other
+// value in one of these fields is an error.
 func (o *object) changeCredentialsConfig(at string, config *yamlnode.Node) []*yamlnode.Node {
 	written := map[string]string{ //nolint:gosec // URLs and names, which are public
 		"type": "external_account", "universe_domain": "googleapis.com", "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",

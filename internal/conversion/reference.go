@@ -20,8 +20,9 @@ func referrers() map[groupKind]map[string]string {
 	}
 }
 
-// planReferences writes notes about the object's references to converted objects. It returns
-// functions that change these references to the ExternalArtifacts of the converted objects.
+// planReferences adds notes about the object's references to objects that are converted. It returns
+// functions that change such references. A changed reference names the ExternalArtifact that the
+// converted object publishes.
 func (o *object) planReferences() (changes []func()) {
 	visit("", o.root, func(path string, reference *yamlnode.Node) {
 		named := identifier{text(reference, "kind"), text(reference, "namespace"), text(reference, "name")}

@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
-// Data keys of the files in the Secret. The data key of an environment variable is its name.
+// Keys of the files in the Secret's data. An environment variable has its own name as its key.
 const (
 	awsConfigKey  = "config"
 	gcpConfigKey  = "credentials.json"

@@ -169,8 +169,8 @@ func (g *googleServer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // FuzzGCP checks the requests of Google's library. The library must exchange the token in the
-// Secret's file at Google's STS, and impersonate the service account if there is one. It must send
-// no other request.
+// Secret's file at Google's STS. If the identity names a service account, the library must
+// impersonate it. The library must send no other request.
 func FuzzGCP(f *testing.F) {
 	f.Add("projects/123456/locations/global/workloadIdentityPools/pool/providers/lanyard", "puller@tenant-a.iam.gserviceaccount.com")
 	f.Add("https://iam.googleapis.com/projects/123456/locations/global/workloadIdentityPools/pool/providers/lanyard", "puller@tenant-a.s3ns.iam.gserviceaccount.com")

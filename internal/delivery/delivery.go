@@ -11,11 +11,12 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 )
 
-// Keys of the Secret in every format that contains a token.
+// Keys of the Secret's data. Every format that contains a token has both keys.
 const (
 	// TokenKey is the key of the token, a JWT without a line end.
 	TokenKey = "workloadIdentityToken"
-	// ConfigKey is the key of the identity's providerConfig, JSON; "{}" if the identity has none.
+	// ConfigKey is the key of the identity's providerConfig. The value is JSON. If the identity has
+	// no providerConfig, the value is "{}".
 	ConfigKey = "workloadIdentityConfig"
 )
 
@@ -27,9 +28,9 @@ const DefaultMountPath = "/var/run/secrets/lanyard.dev/workload-identity"
 type Input struct {
 	// Format decides which of the other fields are read.
 	Format identityv1.StoreFormat
-	// Target is the identity's targetSystem. Formats with a token read it.
+	// Target is the identity's targetSystem. It is used in formats that contain a token.
 	Target identityv1.TargetSystem
-	// Token is the JWT. Formats with a token need it.
+	// Token is the JWT. It is required for formats that contain a token.
 	Token auth.Secret
 	// MountPath is the folder in which consumers find the Secret's files: an absolute path. Empty
 	// means DefaultMountPath. Rendered files refer to each other by paths in this folder.
@@ -54,7 +55,7 @@ type Session struct {
 type Login struct {
 	// Repository is the repository without tag, <host>[:<port>]/<path>.
 	Repository string
-	// Credentials are the login. Required.
+	// Credentials has the user and the password. Required.
 	Credentials *auth.RegistryCredentials
 }
 
@@ -76,7 +77,7 @@ type Error struct {
 	Field string
 	// Detail is what is wrong.
 	Detail string
-	// Fix is the next step.
+	// Fix says what to do.
 	Fix string
 }
 

@@ -29,7 +29,8 @@ func readPage(t *testing.T) string {
 }
 
 // TestPage validates the manifests of docs/delivery.md as the API server and the issuer do. It
-// renders the Secret of each binding that delivers a token. Each target must have such a binding.
+// renders the Secret of each binding that delivers a token. For each type of target, the page must
+// have a binding that delivers a token.
 func TestPage(t *testing.T) {
 	const crd = "../../config/crd/identity.lanyard.dev_"
 	schemas := map[string]interface {
@@ -77,7 +78,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// renderPage renders the Secret of a binding, and checks that the page has the Secret's keys.
+// renderPage renders the Secret of a binding, and checks that docs/delivery.md mentions the
+// Secret's keys.
 func renderPage(t *testing.T, heading string, identity *identityv1.WorkloadIdentity, binding *identityv1.WorkloadIdentityBinding) {
 	t.Helper()
 	identity.UID = issuertest.UID

@@ -17,8 +17,9 @@ const (
 	mountPathField = "spec.store.mountPath"
 )
 
-// client renders the variables and files that a target's SDK reads, by their keys in the Secret.
-// The fields come from a providerConfig that the issuer's rules have accepted.
+// client renders the environment variables and files that a target's SDK reads. The result maps the
+// Secret's keys to their values. The fields come from a providerConfig that the issuer's rules have
+// accepted.
 type client func(fields map[string]string, files folder) (map[string][]byte, error)
 
 // clientOf returns the client for a type of target; nil for a type that Lanyard does not know.
@@ -79,8 +80,9 @@ func renderToken(in Input, render client) (map[string][]byte, error) {
 	return data, nil
 }
 
-// open checks the mount path and the token, because files contain both without escapes. Source of
-// the token's form: RFC 7515, section 3.1.
+// open checks the mount path and the token. Both are written into the Secret's files, and these
+// have several formats. So both may have only characters that need no escape in any of the formats.
+// For the form of the token, see RFC 7515, section 3.1.
 func open(in Input) (folder, error) {
 	files := folder{at: cmp.Or(in.MountPath, DefaultMountPath), token: in.Token.Reveal()}
 	if len(files.at) > maxMountPath || !matches(`(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+`, files.at) {

@@ -1,6 +1,11 @@
-// Package diagnosis explains the credential of one object: whose credential it is, which field
-// decides this, which proof is exchanged where, and which key the credential has in the
-// controller's cache. For an object without a credential, it says what to do.
+// Package diagnosis explains the credential of one object:
+//   - whose credential it is
+//   - which field or flag decides this
+//   - what proves the identity
+//   - where this proof is exchanged for the credential
+//   - which key the credential has in the controller's cache
+//
+// For an object without a credential, the package says what to do.
 //
 //	object ──fields──▶ auth/spec ──subject──▶ auth.Resolve ──▶ key
 //
@@ -20,8 +25,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
-// Diagnosis explains the credential of an object. All texts are for people, except the names, Key
-// and Digest. No text has a secret.
+// Diagnosis explains the credential of an object. Its texts are for people, except identifiers such
+// as Name, Key and Digest. No text contains a secret.
 type Diagnosis struct {
 	// Kind, Namespace and Name identify the object.
 	Kind      string `json:"kind"`
@@ -31,8 +36,9 @@ type Diagnosis struct {
 	Result  report.Result `json:"result"`
 	Reason  string        `json:"reason,omitempty"`
 	Message string        `json:"message,omitempty"`
-	// Subject is the subject whose credential the object gets, in the form of package auth;
-	// "unknown" if the controller's flags decide.
+	// Subject says whose credential the object gets. It is the text of an auth.Subject, or another
+	// text, such as secret:<namespace>:<name>. It is "unknown" if the controller's flags decide
+	// whose credential the object gets.
 	Subject string `json:"subject,omitempty"`
 	// From is the field of the object, or the flag of the controller, that decides the subject.
 	From string `json:"from,omitempty"`
@@ -41,7 +47,8 @@ type Diagnosis struct {
 	// Chain has the AWS identities from the subject to the root of the chain, and whether the grant
 	// of each identity admits the namespace.
 	Chain []string `json:"chain,omitempty"`
-	// Proof, Exchange, Credential and Delivery are the steps to the credential.
+	// Proof says what proves the subject's identity. Exchange says which service exchanges the
+	// proof for a credential. Credential describes the credential, and Delivery says who gets it.
 	Proof      string `json:"proof,omitempty"`
 	Exchange   string `json:"exchange,omitempty"`
 	Credential string `json:"credential,omitempty"`
@@ -56,8 +63,8 @@ type Diagnosis struct {
 	Changed string `json:"changed,omitempty"`
 	// Refusal says why the object gets no credential.
 	Refusal string `json:"refusal,omitempty"`
-	// Unknown lists facts that affect the credential but are not known here, such as flags of the
-	// controller or objects that the caller may not read.
+	// Unknown lists facts that affect the credential but are not known here. Examples are flags of
+	// the controller, and objects that the caller may not read.
 	Unknown []string `json:"unknown,omitempty"`
 	// NextStep says what to do.
 	NextStep string `json:"nextStep"`

@@ -40,16 +40,16 @@ type inquiry struct {
 	used     *meta.Identity   // the identity that the controller used; nil for none
 
 	key        auth.Key             // zero if there is no token, or if its key is not known
-	source     string               // the origin of the chain's first session, for people
+	source     string               // describes where the chain's first identity gets its session
 	identities *identity.Identities // AWS identities of the chain; nil if no chain can be followed
 	asked      bool                 // whether askChain was called
-	answer     error                // why a grant in the chain refuses; nil if none does
+	answer     error                // the error that askChain returned
 	failed     error                // why the chain could not be read
 }
 
 // Of explains the credential of an object that was read with the given reader. It returns an error
-// if the object's kind has no identity fields, or if the cluster does not answer. If the object is
-// refused, or a read is forbidden, the diagnosis says so and Of returns no error.
+// if the object's kind has no identity fields, or if the cluster does not answer. A refused object
+// or a forbidden read is no error: the diagnosis says so.
 func Of(ctx context.Context, reader client.Reader, o report.Object) (*Diagnosis, error) {
 	if o.Kind.Fields == nil {
 		return nil, fmt.Errorf("objects of kind %s have no identity fields", o.Kind.Kind)
@@ -106,14 +106,17 @@ func (q *inquiry) run(ctx context.Context) error {
 func (q *inquiry) rules() spec.Rules {
 	rules := spec.Rules{Providers: q.clouds.Names(), TokenServer: true, ControllerNamespaces: grant.Namespaces{All: true}}
 	if repository, err := oci.ParseField(q.object.Kind.AddressField, q.fields.Address); err == nil {
-		// Ignore the error: no flag of a controller can allow a malformed host.
+		// Allow the object's own host, because --controller-credential-hosts may list it. If the
+		// host is malformed, ParseAllowed returns an error and allows no host. This is right,
+		// because no flag can allow a malformed host.
 		rules.CredentialHosts, _ = endpoint.ParseAllowed(repository.Host())
 	}
 	if q.fields.IdentityRef != nil {
 		rules.AWSIdentities = q.lends
 	}
-	// The controller used this account for the present spec, so it may be the controller's default
-	// account.
+	// If the status names a ServiceAccount but the spec does not, the controller has used its
+	// --default-service-account. So the account in the status is the default. If the spec names a
+	// ServiceAccount too, setting a default is harmless: it has no effect.
 	if account, ok := q.usedAccount(); ok {
 		rules.DefaultServiceAccount = account
 	}
@@ -130,8 +133,10 @@ func (q *inquiry) usedAccount() (name string, ok bool) {
 	return subject.Name(), err == nil && subject.Kind() == auth.KindServiceAccount && subject.Namespace() == q.fields.Namespace
 }
 
-// lends returns the refusal of a grant in an AWS identity's chain, or the error of reading the
-// chain. It returns nil if all grants admit the namespace, or if the caller may not read the chain.
+// lends checks whether the namespace may use the chain of an AWS identity. It returns nil if all
+// grants admit the namespace. It also returns nil if the answer cannot be found out, for example
+// because the caller may not read the chain. Otherwise it returns why the namespace may not use the
+// chain, or the error with which reading the chain failed.
 func (q *inquiry) lends(ctx context.Context, namespace string, subject auth.Subject) error {
 	if !q.asked {
 		q.asked, q.answer = true, q.askChain(ctx, namespace, subject)
@@ -206,7 +211,9 @@ func (q *inquiry) askSettings(ctx context.Context, rules spec.Rules, id spec.Ide
 		}
 	}
 	if q.fields.IdentityRef == nil && !slices.Contains(flags, "--aws-identities") {
-		q.Chain = nil // the chain was read only to try --aws-identities
+		// The object uses no chain. The chain was read only to find out whether --aws-identities
+		// decides the identity.
+		q.Chain = nil
 	}
 	if len(flags) > 0 {
 		q.unknown("flags of the controller decide too, which only its administrator sees: %s", strings.Join(flags, ", "))
@@ -227,7 +234,8 @@ func (q *inquiry) settled(id spec.Identity) bool {
 	}
 }
 
-// follow names the subject, and finds the steps from the subject to the credential.
+// follow records the subject of the identity, and which field or flag decided it. It then finds out
+// how the subject gets its credential.
 func (q *inquiry) follow(ctx context.Context, id spec.Identity) error {
 	q.Subject = id.Subject.String()
 	switch {
@@ -295,11 +303,15 @@ func (q *inquiry) pullSecrets(ctx context.Context, name string) error {
 	return nil
 }
 
-// refuse records why the object gets no credential. An error that depends on the controller's
-// settings is listed as unknown, unless the controller itself has refused the object.
+// refuse records the error in Refusal, as the reason why the object gets no credential. Settings of
+// the controller, which are not known here, can prevent some errors. So refuse adds the error to
+// Unknown instead in two cases:
+//   - The condition Ready is true, and not every controller returns this error.
+//   - The error depends on the controller's settings, and the condition Ready has another reason.
 func (q *inquiry) refuse(err error) {
 	code := auth.CodeOf(err)
-	// No setting of the controller changes these two errors.
+	// With one of these two errors, every controller refuses the object, whatever its settings. So
+	// the error is a refusal even if the condition Ready is still true.
 	decides := code == auth.CodeSubjectNotFound || code == auth.CodeNotGranted
 	elsewhere := code == auth.CodeEndpointRefused && q.fields.Provider != aws.ProviderName
 	if q.ready.Status == metav1.ConditionTrue && !decides || (elsewhere || code == auth.CodeRegionMissing) && q.ready.Reason != string(code) {

@@ -37,7 +37,7 @@ func (k known) Lookup(context.Context, auth.Subject) (auth.Account, error) { ret
 type purpose struct {
 	options []auth.Option
 	image   string // the repository; empty for none
-	host    string // the host that gets the credential; empty if clients of AWS services get it
+	host    string // the host that gets the credential; empty if the clients of AWS get it
 }
 
 // minted fills in the diagnosis of an identity that needs a token: the account, the key, the
@@ -122,8 +122,9 @@ func (q *inquiry) read(ctx context.Context, subject auth.Subject) (account auth.
 }
 
 // purpose returns the options with which the object's controller gets the token, and the host that
-// gets the credential. It also returns a set of providers that accepts the endpoint hosts in a
-// bucket's spec, as if --allowed-endpoint-hosts listed them.
+// gets the credential. It also returns a set of providers. The set accepts all endpoint hosts that
+// a bucket's spec names. The controller's flag --allowed-endpoint-hosts may list these hosts, but
+// its value is unknown here.
 func (q *inquiry) purpose(id spec.Identity) (p purpose, set *providers.Set, err error) {
 	var allowed endpoint.Allowed
 	var bucket v1alpha1.BucketSpec
@@ -266,8 +267,8 @@ func (q *inquiry) prove(ctx context.Context, provider auth.Provider, request *au
 		who, strings.Join(asked.Audiences, " and "), cmp.Or(asked.Lifetime, auth.ProofLifetime).Minutes())
 }
 
-// svid fills in the diagnosis of an object that gets its own SVID. It leaves the cache key empty,
-// because the key contains the trust domain and the signer, which are unknown here.
+// svid fills in the diagnosis of an object that gets its own SVID. It leaves the cache key empty.
+// This key contains the trust domain and the signer, which are unknown here.
 func (q *inquiry) svid(id spec.Identity) {
 	q.Account = "the object itself, UID " + string(q.object.GetUID())
 	q.Exchange = "none: the proof is the credential"

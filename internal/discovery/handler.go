@@ -51,8 +51,9 @@ var (
 	_ prometheus.Collector = (*Handler)(nil)
 )
 
-// NewHandler makes a handler. If two issuers have the same path, the request's host selects the
-// issuer. Otherwise the handler ignores the host, because proxies in front may change it.
+// NewHandler makes a handler. The handler selects the issuer by the path of a request. It ignores
+// the request's host, because proxies in front may change the host. But if two issuers have the
+// same path, the host selects the issuer.
 func NewHandler(issuers ...*Issuer) (*Handler, error) {
 	h := &Handler{
 		mux: http.NewServeMux(),

@@ -10,9 +10,10 @@ import (
 )
 
 // LoadConfig reads the spoke's kubeconfig file for the hub. It adds a suffix to the HTTP user
-// agent, which appears in the hub's logs. The connection carries credentials. So LoadConfig refuses
-// a server URL without https, and a kubeconfig that skips the check of the server's certificate. It
-// also refuses a kubeconfig with a credential plugin.
+// agent, which appears in the hub's logs. The connection carries credentials. So the server URL
+// must have the scheme https, and the kubeconfig must not skip the check of the server's
+// certificate. LoadConfig also refuses a kubeconfig with a credential plugin, because Lanyard
+// starts no program for a credential.
 func LoadConfig(path, agent string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {

@@ -93,8 +93,8 @@ func mapper(*rest.Config, *http.Client) (apimeta.RESTMapper, error) {
 	return known, nil
 }
 
-// memory returns the options of the cache. The cache has the identities in the spoke's namespaces
-// at the hub, and one KeyRing. The hub would refuse to list other objects.
+// memory returns the options of the cache. The cache has one KeyRing, and the identities in those
+// namespaces of the hub that o.Namespaces names. The hub would refuse to list other objects.
 func memory(o Options) cache.Options {
 	namespaces := map[string]cache.Config{}
 	for _, at := range o.Namespaces {
@@ -126,9 +126,13 @@ func (*Hub) NeedLeaderElection() bool { return false }
 // does.
 func (h *Hub) NamespaceOf(namespace string) (string, error) { return h.namespaces.Of(namespace) }
 
-// Get reads an identity by its name at the hub. It reads from the cache, or from the hub if the
-// cache is not synced yet. If the cache is not synced and the hub does not answer, the error is the
-// [*Error] of [Hub.State].
+// Get reads an identity by its name at the hub. It reads from the cache. If the cache has not
+// started, or is not synced within a second, Get reads from the hub instead. If the last probe has
+// failed, Get returns the [*Error] of that probe in two cases:
+//   - No probe has ever succeeded. Get then reads nothing.
+//   - Get has read from the hub, and this has failed too.
+//
+// Otherwise, if the hub forbids the spoke to read this namespace, the error is another [*Error].
 func (h *Hub) Get(ctx context.Context, key client.ObjectKey, identity *identityv1.WorkloadIdentity) error {
 	state := h.State()
 	if state.Err != nil && state.Answered.IsZero() {
@@ -211,7 +215,7 @@ func (h *Hub) see(ctx context.Context, failed *Error) {
 	}
 }
 
-// keep updates the state after a probe. It returns the previous state and the subscribers.
+// keep saves the result of a probe in h.state. It returns the previous state and the subscribers.
 func (h *Hub) keep(failed *Error) (last State, subscribers []func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -62,7 +62,8 @@ func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		status = http.StatusForbidden
 	}
 	if r.URL.Query().Get("sendInitialEvents") != "" {
-		status = http.StatusUnprocessableEntity // refuse a watch-list, so that clients list
+		// Refuse a watch-list: the client then sends a list request.
+		status = http.StatusUnprocessableEntity
 	}
 	rw.Header().Set("Content-Type", "application/json")
 	if status != 0 {
@@ -215,8 +216,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestHubIsDown starts a spoke while its hub is down. The spoke runs, and Get returns the error at
-// once.
+// TestHubIsDown starts a spoke while its hub is down. After a failed probe, Get must return an
+// [Error] within memoryTimeout.
 func TestHubIsDown(t *testing.T) {
 	w := newWorld(t)
 	h := w.hub(t)
@@ -236,8 +237,8 @@ func TestHubIsDown(t *testing.T) {
 	}
 }
 
-// TestNamespaces checks that Set adds valid entries and refuses invalid ones. Of must return an
-// error for a namespace that is not in the map.
+// TestNamespaces checks that the method Set adds valid entries and refuses invalid ones. The method
+// Of must return an error for a namespace that is not in the map.
 func TestNamespaces(t *testing.T) {
 	var n Namespaces
 	for _, value := range []string{"a=hub-a,b=hub-b", "c=hub-a", "a=hub-a"} {

@@ -12,10 +12,11 @@ import (
 // Namespaces maps namespaces of the spoke to namespaces of the hub. Namespaces of the spoke that
 // are not in the map have no identities.
 //
-// Patterns such as "<spoke>-<namespace>" are not supported, for three reasons. Whoever creates a
-// namespace in the spoke would choose a namespace of the hub. Two spokes could get the same
-// namespace: "a-b-c" is namespace "b-c" of spoke "a", and namespace "c" of spoke "a-b". The spoke
-// would need the right to watch the identities of the whole hub.
+// Patterns such as "<spoke>-<namespace>" are not supported, for three reasons:
+//   - Whoever creates a namespace in the spoke would choose a namespace of the hub.
+//   - Two spokes could get the same namespace: "a-b-c" is namespace "b-c" of spoke "a", and
+//     namespace "c" of spoke "a-b".
+//   - The spoke would need the right to watch the identities of the whole hub.
 type Namespaces map[string]string
 
 // Of returns the hub's namespace for a namespace of the spoke, or a [*NotMappedError].

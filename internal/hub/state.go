@@ -22,12 +22,14 @@ type State struct {
 	Err *Error
 }
 
-// Error says that the hub refuses the spoke or does not answer, since when, and why.
+// Error says that the hub does not answer, or that it refuses the spoke.
 type Error struct {
 	// Reason is meta.ReasonHubUnreachable or meta.ReasonHubRefused.
 	Reason string
-	// Since is when a probe last succeeded, in UTC. If no probe has succeeded, Since is when the
-	// program began to probe. It is zero for a refusal that concerns a single namespace.
+	// Since depends on where the Error comes from:
+	//   - a failed probe, after an earlier success: the time of the last success, in UTC
+	//   - a failed probe, without an earlier success: the time when the program began to probe
+	//   - [Hub.Get], if the hub forbids the spoke to read a single namespace: zero
 	Since time.Time
 	// Fix is the next step for people, in one sentence.
 	Fix string

@@ -10,8 +10,9 @@ import (
 )
 
 // ChartTemplate returns the text of a Helm file with the chart's RBAC rules for the kinds. The file
-// defines a named template for each set of kinds, with one rule for each API group. The argument of
-// a named template is the list of verbs. The command dev/kinds writes the file into the chart.
+// defines named templates, such as lanyard.kinds.fetching for the kinds whose objects fetch. A
+// named template has one rule for each API group. Its argument is the list of verbs. The command
+// dev/kinds writes the file into the chart.
 func (t Table) ChartTemplate() string {
 	scans := func(k Kind) bool { return k.Fetches() && !k.KeepsArtifacts() }
 	isNamed := func(k Kind) bool { return k.Relation != "" || k.HasSVIDs() }

@@ -20,13 +20,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// registryOfRows is the registry in the address of every tested object. The truth table has no
-// registries.
+// registryOfRows is the registry in the address of every tested object. A row of the truth table
+// has only identity fields, and no address. So the test gives each object an address in this
+// registry.
 const registryOfRows = "registry.example.com"
 
-// TestExclusions checks that each kind accepts or refuses its rows of the truth table as the table
-// says. The table is in auth/spec/testdata. Another test checks the schemas of the kinds against
-// the same table.
+// TestExclusions checks every kind that fetches against the truth table in auth/spec/testdata. Each
+// row of the table says whether a spec is accepted. Another test checks the schemas of the kinds
+// against the same table.
 func TestExclusions(t *testing.T) {
 	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
 		t.Run(kind.Kind, func(t *testing.T) { testExclusions(t, kind) })
@@ -48,9 +49,9 @@ func testExclusions(t *testing.T, kind kinds.Kind) {
 		} `json:"rows"`
 	}
 	must.Succeed(t, yaml.UnmarshalStrict(data, &table))
-	// Leave out rows about empty strings: the schema refuses them, but Go code cannot distinguish
-	// an empty string from an absent field. This is safe, because an absent field gives no more
-	// rights.
+	// Leave out rows about empty strings. The schema refuses empty strings, but Go code cannot
+	// distinguish them from absent fields. This is safe: for Go code, an empty string gives the
+	// same rights as an absent field.
 	absent := []string{"account name empty", "identity name empty", "empty provider"}
 	registry, err := endpoint.ParseAllowed(registryOfRows)
 	must.Succeed(t, err)

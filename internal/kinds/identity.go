@@ -7,7 +7,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// WorkloadIdentity returns the kind's entry in the [Table].
+// WorkloadIdentity returns the entry of the kind WorkloadIdentity in the [Table].
 func WorkloadIdentity() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityKind),
@@ -20,7 +20,7 @@ func WorkloadIdentity() Kind {
 	}
 }
 
-// WorkloadIdentityBinding returns the kind's entry in the [Table].
+// WorkloadIdentityBinding returns the entry of the kind WorkloadIdentityBinding in the [Table].
 func WorkloadIdentityBinding() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.WorkloadIdentityBindingKind),
@@ -51,8 +51,9 @@ func WorkloadIdentityBinding() Kind {
 	}
 }
 
-// KeyRing returns the kind's entry in the [Table]. The token server writes the status of KeyRings.
-// They have conditions, but not the status that almost all other kinds share.
+// KeyRing returns the entry of the kind KeyRing in the [Table]. The token server writes the status
+// of KeyRings. A KeyRing does not implement [Object]: its status has conditions, but not the common
+// meta.Status.
 func KeyRing() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.KeyRingKind),
@@ -62,7 +63,7 @@ func KeyRing() Kind {
 	}
 }
 
-// AWSServiceAccountIdentity returns the kind's entry in the [Table].
+// AWSServiceAccountIdentity returns the entry of the kind AWSServiceAccountIdentity in the [Table].
 func AWSServiceAccountIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSServiceAccountIdentityKind),
@@ -73,7 +74,8 @@ func AWSServiceAccountIdentity() Kind {
 	})
 }
 
-// AWSClusterControllerIdentity returns the kind's entry in the [Table].
+// AWSClusterControllerIdentity returns the entry of the kind AWSClusterControllerIdentity in the
+// [Table].
 func AWSClusterControllerIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterControllerIdentityKind),
@@ -83,7 +85,7 @@ func AWSClusterControllerIdentity() Kind {
 	})
 }
 
-// AWSClusterRoleIdentity returns the kind's entry in the [Table].
+// AWSClusterRoleIdentity returns the entry of the kind AWSClusterRoleIdentity in the [Table].
 func AWSClusterRoleIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterRoleIdentityKind),
@@ -93,7 +95,7 @@ func AWSClusterRoleIdentity() Kind {
 	})
 }
 
-// AWSClusterStaticIdentity returns the kind's entry in the [Table].
+// AWSClusterStaticIdentity returns the entry of the kind AWSClusterStaticIdentity in the [Table].
 func AWSClusterStaticIdentity() Kind {
 	return awsIdentity(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterStaticIdentityKind),
@@ -108,8 +110,10 @@ type lentIdentity interface {
 	GetIdentityStatus() *v1alpha1.AWSIdentityStatus
 }
 
-// awsIdentity completes the entry of a kind of AWS identities. If Source is nil, it is set to a
-// function that returns the chain in an identity's status, with the root last.
+// awsIdentity adds to a Kind the fields that all kinds of AWS identities have in common. If the
+// field k.Source is nil, it becomes a function that returns the field status.chain of an object as
+// one text. The chain begins with the object itself. Each further identity provides the credential
+// that the identity before it uses.
 func awsIdentity(k Kind) Kind {
 	k.Program, k.AWSIdentity, k.Success = IdentityController, true, "Ready"
 	if k.Source == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// AWSCluster returns the kind's entry in the [Table].
+// AWSCluster returns the entry of the kind AWSCluster in the [Table].
 func AWSCluster() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.AWSClusterKind),

@@ -1,6 +1,10 @@
 // Package kinds is the table of Lanyard's kinds of objects. Code that handles objects of any kind
-// ranges over a [Table] and does not mention single kinds. A new kind needs an entry in [All], its
-// Go type in module api, its reconciler, and one line in the program that runs the reconciler.
+// ranges over a [Table] and mentions no single kind. A new kind needs:
+//
+//   - an entry in [All]
+//   - a Go type in module api
+//   - a reconciler
+//   - a line in the program that runs the reconciler
 package kinds
 
 import (
@@ -44,8 +48,7 @@ const (
 )
 
 // Resource is an object of any kind, like client.Object of controller-runtime. This package does
-// not import controller-runtime, because it is also linked into programs that never connect to a
-// cluster.
+// not import controller-runtime: some programs with this package never connect to a cluster.
 type Resource interface {
 	metav1.Object
 	runtime.Object
@@ -73,7 +76,7 @@ type Actor interface {
 	GetFetchStatus() *meta.FetchStatus
 }
 
-// Tenant is an object that acts as a tenant, at a server in its spec.
+// Tenant is an object whose spec selects a server. The object acts as a tenant at this server.
 type Tenant interface {
 	Actor
 
@@ -108,11 +111,11 @@ type Kind struct {
 	Plural string
 	// Short is the short name for kubectl, such as "lbkt". Required.
 	Short string
-	// Peers are the API groups of kinds of the same name in other projects. Manifests of these kinds
-	// can be converted to Lanyard's kind.
+	// Peers are the API groups of kinds of the same name in other projects. Manifests of these
+	// kinds can be converted to Lanyard's kind.
 	Peers []string
-	// FluxReference is the name of a field in Flux's objects that refers to an object of the kind
-	// without naming the kind, such as imageRepositoryRef; empty if there is no such field.
+	// FluxReference is the name of a field in Flux's objects, such as imageRepositoryRef. The field
+	// refers to an object of the kind without naming the kind. Empty if there is no such field.
 	FluxReference string
 	// ClusterScoped says that the objects have no namespace.
 	ClusterScoped bool
@@ -133,8 +136,8 @@ type Kind struct {
 	// Region returns the region in an object's spec, such as "eu-central-1"; empty if the object
 	// names no region. The function is nil if the kind has no field for a region.
 	Region func(Resource) string
-	// Source returns the short name of an object's source for people: a repository, a bucket, a
-	// Secret. If Source is nil, there is no such name.
+	// Source returns the text that reports show as an object's source. The text names a repository,
+	// a bucket or a Secret, for example. Required if Success is set.
 	Source func(Resource) string
 	// Fields returns a copy of the identity fields of an object, for package auth/spec. Fields is
 	// nil if the kind has no identity fields.
@@ -156,8 +159,9 @@ type Kind struct {
 	// Success is the word in reports for an object that is Ready, such as "Pulled". Empty if
 	// reports leave the kind out.
 	Success string
-	// Found returns the results in the status of an object; nil if there is no result yet. An empty
-	// Found means that the condition Ready is the only result. Required if Success is set.
+	// Found returns the results in the status of an object; nil if there is no result yet. If all
+	// fields of the [Found] are zero, the condition Ready is the only result. Required if Success
+	// is set.
 	Found func(Resource) *Found
 }
 
@@ -194,7 +198,8 @@ func (k Kind) GroupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.Plural}
 }
 
-// Fetches reports whether the objects act as a tenant at a server in their spec, once per interval.
+// Fetches reports whether objects of the kind implement [Tenant]. Once per interval, such an object
+// acts as a tenant at the server that its spec selects.
 func (k Kind) Fetches() bool {
 	_, ok := k.New().(Tenant)
 	return ok
@@ -215,9 +220,10 @@ func (k Kind) HasSVIDs() bool {
 	return ok
 }
 
-// Acting completes the entry of a kind whose objects act as a tenant. The entry's New must return a
-// [Tenant]. The function address returns the server's address in an object's spec. The fields
-// Program, Relation, Source, Fields and Found are set only if they are empty.
+// Acting adds to a Kind the fields that are common to all kinds whose objects implement [Tenant].
+// The function k.New must return a [Tenant]. The function address returns the address of the server
+// in an object's spec. The fields Program, Relation, Source, Fields and Found are set only if they
+// are empty.
 func Acting(k Kind, address func(Resource) string) Kind {
 	k.Program = cmp.Or(k.Program, Controller)
 	k.Relation = cmp.Or(k.Relation, `object.?spec.?workloadIdentityName.orValue('') == identity.metadata.name`)

@@ -26,8 +26,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestTableFitsTheCRDs checks each entry against the CustomResourceDefinition of the kind: names
-// and scope must be the same, and the schema must have the fields that the entry implies. Each
+// TestTableFitsTheCRDs checks each entry against the kind's CustomResourceDefinition. The names and
+// the scope must be the same. The schema must have the fields that the entry implies. Each
 // definition must have an entry.
 func TestTableFitsTheCRDs(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("..", "..", "config", "crd", "*.yaml"))
@@ -116,7 +116,7 @@ func TestTableFitsTheLibrary(t *testing.T) {
 	}
 }
 
-// TestSchemeWithoutEntry checks that a program does not start with a kind that has no entry.
+// TestSchemeWithoutEntry checks that AddToScheme fails if a kind has no entry in the table.
 func TestSchemeWithoutEntry(t *testing.T) {
 	if err := kinds.All().AddToScheme(runtime.NewScheme()); err != nil {
 		t.Error(err)
@@ -131,8 +131,8 @@ func TestSchemeWithoutEntry(t *testing.T) {
 }
 
 // TestAdmissionOfAWSIdentities checks that the admission policy covers each kind of AWS identities.
-// The schema of such a kind keeps unknown fields, so without the policy a misspelt grant would be
-// stored.
+// The schemas of these kinds keep unknown fields. Without the policy, the API server would store a
+// misspelt grant.
 func TestAdmissionOfAWSIdentities(t *testing.T) {
 	policy, err := os.ReadFile(filepath.Join("..", "..", "config", "admission", "awsidentities.yaml"))
 	must.Succeed(t, err)
@@ -149,7 +149,7 @@ func TestAdmissionOfAWSIdentities(t *testing.T) {
 	}
 }
 
-// TestWrongEntries checks that a program does not start with an entry that lacks a required field.
+// TestWrongEntries checks that AddToScheme fails if a field of an entry is missing or wrong.
 func TestWrongEntries(t *testing.T) {
 	for says, spoil := range map[string]func(*kinds.Kind){
 		"needs Plural and Short":                    func(k *kinds.Kind) { k.Plural = "" },
@@ -168,8 +168,8 @@ func TestWrongEntries(t *testing.T) {
 	}
 }
 
-// TestRelations checks that each relation is true only for the WorkloadIdentity that the object
-// names.
+// TestRelations evaluates the expression Kind.Relation of each kind. The result must be true only
+// for the WorkloadIdentity that the object names.
 func TestRelations(t *testing.T) {
 	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.Relation != "" }) {
 		o := kind.New()
@@ -192,7 +192,7 @@ func TestRelations(t *testing.T) {
 	}
 }
 
-// related evaluates a relation.
+// related reports whether a Kind.Relation is true for an object and a WorkloadIdentity.
 func related(t *testing.T, relation string, object map[string]any, identity string) bool {
 	t.Helper()
 	env, err := cel.NewEnv(cel.OptionalTypes(), cel.Variable("object", cel.DynType), cel.Variable("identity", cel.DynType))
@@ -231,8 +231,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// TestFields checks that the identity fields of each kind are a complete copy of the fields in the
-// spec.
+// TestFields checks the function Fields of each kind that has one. Its result must have all
+// identity fields of the object, and must share no data with the object.
 func TestFields(t *testing.T) {
 	secret, certs, proxy := "keys", "certs", "proxy"
 	named := metav1.ObjectMeta{Namespace: "tenant-a", Name: "app"}

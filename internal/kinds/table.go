@@ -54,8 +54,9 @@ func (t Table) Of(o Resource) (Kind, bool) {
 	return t.find(func(k Kind) bool { return reflect.TypeOf(k.New()) == reflect.TypeOf(o) })
 }
 
-// Written returns the kind for a word that a user wrote. The word is one that kubectl accepts: the
-// name, the plural or the short name, in any case, with or without the API group.
+// Written returns the kind for a word that a user wrote. Like kubectl, it accepts the name, the
+// plural and the short name of a kind. Upper and lower case are the same. The API group may follow,
+// after a dot.
 func (t Table) Written(word string) (Kind, bool) {
 	word = strings.ToLower(word)
 	return t.find(func(k Kind) bool {
@@ -72,9 +73,9 @@ func (t Table) find(is func(Kind) bool) (Kind, bool) {
 }
 
 // AddToScheme adds the types of the kinds, and of Lanyard's API groups, to the scheme s. All
-// programs make their schemes with AddToScheme. It returns an error for a table with a wrong entry.
-// It also returns an error if a kind of Lanyard's API groups has no entry: code that ranges over
-// the table would leave this kind out.
+// programs use it to make their schemes. It returns an error if an entry is wrong. It also returns
+// an error if a kind of Lanyard's API groups has no entry. Code that ranges over the table would
+// leave this kind out.
 func (t Table) AddToScheme(s *runtime.Scheme) error {
 	for _, group := range groups() {
 		if err := group.add(s); err != nil {

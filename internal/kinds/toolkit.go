@@ -8,7 +8,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/spec"
 )
 
-// OCIRepository returns the kind's entry in the [Table].
+// OCIRepository returns the entry of the kind OCIRepository in the [Table].
 func OCIRepository() Kind {
 	return Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.OCIRepositoryKind),
@@ -19,7 +19,7 @@ func OCIRepository() Kind {
 	}, of(func(o *v1alpha1.OCIRepository) string { return o.Spec.URL }))
 }
 
-// Bucket returns the kind's entry in the [Table].
+// Bucket returns the entry of the kind Bucket in the [Table].
 func Bucket() Kind {
 	k := Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.BucketKind),
@@ -30,7 +30,9 @@ func Bucket() Kind {
 		Bucket: of(func(o *v1alpha1.Bucket) v1alpha1.BucketSpec { return o.Spec }),
 		Region: of(func(o *v1alpha1.Bucket) string { return o.Spec.Region }),
 		Source: of(func(o *v1alpha1.Bucket) string { return strings.TrimPrefix(o.Spec.Endpoint+"/"+o.Spec.BucketName, "/") }),
-	}, func(Resource) string { return "" }) // the address is only used by spec.credential, which a Bucket does not have
+		// The function returns an empty address for Fields.Address. Only spec.credential needs this
+		// address, and a Bucket has no spec.credential.
+	}, func(Resource) string { return "" })
 	access := k.Fields
 	k.Fields = of(func(o *v1alpha1.Bucket) spec.Fields {
 		fields := access(o)
@@ -42,7 +44,7 @@ func Bucket() Kind {
 	return k
 }
 
-// ImageRepository returns the kind's entry in the [Table].
+// ImageRepository returns the entry of the kind ImageRepository in the [Table].
 func ImageRepository() Kind {
 	return Acting(Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.ImageRepositoryKind),

@@ -16,11 +16,13 @@ import (
 
 // An API server reaches the program behind an aggregated API (APIService) through a Service and the
 // pod network. This machine has no pod network. But the API server also accepts a Service of type
-// ExternalName, and dials the external name at the port of the APIService. It still verifies the
-// certificate for the Service's DNS name. So here the Services of aggregated APIs have type
-// ExternalName, with this machine's address. An APIService is applied after its program's port was
-// reserved, but before the program starts, because the program writes its CA bundle into the
-// APIService.
+// ExternalName. Then it dials the external name, at the port of the APIService. It still verifies
+// the certificate for the Service's DNS name. So here the Services of aggregated APIs have type
+// ExternalName, with this machine's address.
+//
+// An APIService contains its program's port, so it is applied after this port was reserved. The
+// program starts after the APIService was applied, because the program writes its CA bundle into
+// the APIService.
 //
 // Source: k8s.io/apiserver, pkg/util/proxy, ResolveCluster.
 
@@ -73,7 +75,8 @@ func (a apiService) host() string {
 // at returns a copy of the APIService object in which spec.service.port is the given port.
 func (a apiService) at(port int64) *unstructured.Unstructured {
 	moved := a.object.DeepCopy()
-	moved.Object["spec"].(map[string]any)["service"].(map[string]any)["port"] = port // readAPIService has decoded spec.service
+	// Both maps exist: readAPIService has decoded them.
+	moved.Object["spec"].(map[string]any)["service"].(map[string]any)["port"] = port
 	return moved
 }
 
@@ -118,7 +121,8 @@ func (c *Cluster) apisOf(l *layout) []apiService {
 	return own
 }
 
-// aggregate applies the APIServices of a program with the program's ports on this machine.
+// aggregate applies a program's APIServices. Each APIService gets the port at which the program
+// serves the API on this machine.
 func (c *Cluster) aggregate(ctx context.Context, l *layout) error {
 	for _, api := range c.apisOf(l) {
 		here, err := netip.ParseAddrPort(l.hosts[api.host()])
@@ -132,9 +136,9 @@ func (c *Cluster) aggregate(ctx context.Context, l *layout) error {
 	return nil
 }
 
-// awaitAPIs waits until the API server forwards a request to the program of each aggregated API.
-// The condition Available is not enough: it stays true for a while after the program moved to
-// another port.
+// awaitAPIs waits until the API server reaches the program for each of its aggregated APIs. The
+// condition Available is not enough. It stays true for a while after the program moved to another
+// port.
 func (c *Cluster) awaitAPIs(ctx context.Context, l *layout) error {
 	for _, api := range c.apisOf(l) {
 		err := c.await(ctx, nameOf(api.object), func(ctx context.Context) (bool, error) {

@@ -35,8 +35,9 @@ metadata: {name: server, namespace: another}
 spec: {clusterIP: 10.0.0.8, ports: [{port: 443}]}
 `
 
-// TestAggregated asserts that the Service of an aggregated API leads to this machine, and that its
-// APIService gets another port. The chart's own objects must stay unchanged.
+// TestAggregated asserts that the Service of an aggregated API leads to this machine. In a copy of
+// the APIService, the program's port on this machine must replace the chart's port. The chart's own
+// objects must stay unchanged.
 func TestAggregated(t *testing.T) {
 	manifests, err := parseManifest("chart.yaml", []byte(aggregated))
 	must.Succeed(t, err)

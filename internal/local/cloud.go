@@ -58,8 +58,8 @@ type CloudOptions struct {
 	// Listen is the loopback address of the cloud's proxy, host:port. Default: 127.0.0.1 and a free
 	// port.
 	Listen string
-	// ProgramUser is the IAM user of [Account] whose access key Lanyard's programs get in clusters
-	// of this cloud. Default: the programs have no identity of their own at AWS.
+	// ProgramUser is an IAM user of [Account]. In clusters of this cloud, Lanyard's programs get
+	// the access key of this user. Default: the programs have no identity of their own at AWS.
 	ProgramUser string
 }
 
@@ -214,7 +214,7 @@ type CloudState struct {
 	PID int `json:"pid"`
 }
 
-// ErrNoCloud says that no cloud runs for a folder.
+// ErrNoCloud says that no running local cloud has its files in the folder given to [ReadCloud].
 var ErrNoCloud = errors.New("no local cloud runs here")
 
 // ReadCloud reads the state file in a folder, and asks the cloud for its CA. The error is

@@ -147,9 +147,10 @@ func CheckBinary(path, flag string) error {
 	return nil
 }
 
-// StartCluster starts a control plane. It publishes the control plane's keys in the cloud under the
-// issuer's host. If ctx ends before StartCluster returns, the control plane is stopped again.
-// Later, ctx has no effect: [Cluster.Stop] ends the cluster with its programs.
+// StartCluster starts a control plane. The cloud then serves the public keys of ServiceAccount
+// tokens at the host of [ClusterOptions.Issuer]. If ctx ends before StartCluster returns, the
+// control plane is stopped again. Later, ctx has no effect: [Cluster.Stop] ends the cluster with
+// its programs.
 func StartCluster(ctx context.Context, o ClusterOptions) (_ *Cluster, err error) {
 	if err := CheckBinary(o.ControlPlane, "--controlplane"); err != nil {
 		return nil, err
@@ -281,8 +282,8 @@ func (c *Cluster) Client() client.Client { return c.client }
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *Cluster) Kubeconfig() string { return c.plane.Kubeconfig() }
 
-// Kubectl returns a kubectl command with the administrator's kubeconfig, not yet started. The
-// caller sets its streams.
+// Kubectl returns a kubectl command that uses the administrator's kubeconfig. The caller sets the
+// command's streams and starts the command.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	return c.plane.Kubectl(ctx, args...)
 }
@@ -304,8 +305,8 @@ func (c *Cluster) log(path string) (*os.File, error) {
 	return f, nil
 }
 
-// note waits for the end of a program or the control plane. If the result is an error, note closes
-// c.ended.
+// note waits for the end of a program or the control plane. Then it closes c.ended if the result is
+// an error.
 func (c *Cluster) note(done <-chan struct{}, result func() error) {
 	<-done
 	if result() != nil {
@@ -331,8 +332,8 @@ func (c *Cluster) Stop(ctx context.Context) error {
 	errs = append(errs, c.closeEdges()...)
 	if c.published != "" {
 		errs = append(errs, c.cloud.withdraw(c.published))
-		// Without this call, the API server would take five seconds longer to stop: it would wait
-		// for connections that were opened but never used (net/http, Server.Shutdown).
+		// While it stops, the API server waits five seconds for connections that were opened but
+		// never used (net/http, Server.Shutdown). This call closes such connections.
 		c.documents.CloseIdleConnections()
 	}
 	if c.plane != nil {

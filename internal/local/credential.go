@@ -20,7 +20,7 @@ const (
 	// tokenLife is the lifetime of a ServiceAccount token. A kubelet requests the same lifetime.
 	tokenLife = time.Hour
 	// renewAfter is the time after which a token is replaced. Clients read the token's file again
-	// each minute, so they have the new token before the old token expires.
+	// each minute. So they have the new token before the old token expires.
 	renewAfter = tokenLife / 2
 	// renewRetry is the pause after a renewal that failed.
 	renewRetry = 10 * time.Second

@@ -1,7 +1,8 @@
 // Package local runs clouds and clusters on this machine. A cloud has registries and buckets, and
-// verifies credentials like the real clouds. A cluster uses a cloud: it is a real Kubernetes API
-// with the programs of Lanyard's chart, under the permissions of the chart. The command lanyard up
-// runs the steps below; the end-to-end tests run them with other settings.
+// verifies credentials like the real clouds. A cluster uses a cloud. The cluster is a real
+// Kubernetes API with the programs of Lanyard's chart. The programs have the permissions of the
+// chart. The command lanyard up runs the steps below; the end-to-end tests run them with other
+// settings.
 //
 //	cloud, err := local.StartCloud(ctx, local.CloudOptions{Dir: ".demo", Config: cfg})
 //	if err != nil { … }

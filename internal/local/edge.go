@@ -17,8 +17,8 @@ import (
 )
 
 // An Ingress of the chart exposes a program to the internet under a host name. Here the local cloud
-// replaces the internet. It serves the host with a certificate of its own, and forwards requests to
-// the program on this machine.
+// replaces the internet. It serves the host with its own certificate. It forwards requests to the
+// program on this machine.
 
 // edge forwards requests for a host of the local cloud to a program of the chart.
 type edge struct {
@@ -78,9 +78,9 @@ func (r *rendered) servicePort(namespace string, backend *networkingv1.IngressSe
 	return 0, false
 }
 
-// expose makes the cloud forward requests for hosts of the chart's Ingresses to the program with
-// this layout. It omits hosts that belong to other programs. If the cloud already serves a host for
-// an earlier program, the host now leads to this program.
+// expose makes the cloud forward requests for Ingress hosts to one program, whose layout is l. It
+// skips a host whose Service belongs to another program. If the cloud already serves a host for a
+// program that started earlier, the host now leads to this program.
 func (c *Cluster) expose(l *layout) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -102,8 +102,8 @@ func TestIssuerReadsTheCloud(t *testing.T) {
 			proxy = proxy || v.Name == "HTTPS_PROXY"
 			tenant = tenant || v.Name == "AZURE_TENANT_ID"
 		}
-		// The proxy lets the identity controller reach AWS, and the token server read the issuer's
-		// documents.
+		// The identity controller reaches AWS through the proxy. The token server reads the
+		// issuer's documents through the proxy.
 		if wanted := w.Name != "lanyard-discovery"; proxy != wanted || tenant != (w.Name == "lanyard-controller") {
 			t.Errorf("%s: in the cloud %v, with the default tenant %v", w.Name, proxy, tenant)
 		}

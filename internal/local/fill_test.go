@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// repository holds a Namespace and an OCIRepository. The OCIRepository begins at line 5.
+// repository is YAML with a Namespace and an OCIRepository. The OCIRepository begins at line 5.
 const repository = `apiVersion: v1
 kind: Namespace
 metadata: {name: ns}
@@ -28,7 +28,7 @@ spec:
 `
 
 // TestFill asserts that Fill stores content in the repositories and buckets that the manifests
-// name, without the cloud's permission checks.
+// name. Fill must bypass the cloud's permission checks.
 func TestFill(t *testing.T) {
 	c := startDemonstration(t)
 	manifests := repository + `---

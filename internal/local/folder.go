@@ -20,20 +20,22 @@ const (
 	artifactsName = "artifacts"
 	logSuffix     = ".log"
 
-	// Names in a cluster's folder, which is the cloud's folder or a folder below clustersName.
+	// The folder of a cluster without a name is the cloud's folder. The folder of any other cluster
+	// is clusters/<name> in the cloud's folder. Each cluster's folder contains the folders
+	// clusterName and programsName.
 	clusterName  = "cluster"
 	programsName = "programs"
 	clustersName = "clusters"
 )
 
-// stopGrace bounds the wait for a control plane to stop by itself, after the process that started
-// it was killed. A control plane stops within ten seconds; the other five seconds are a reserve.
+// stopGrace bounds the wait for a control plane whose parent process was killed. Such a control
+// plane stops by itself within ten seconds. The other five seconds are a reserve.
 const stopGrace = 15 * time.Second
 
 var (
 	// ErrInUse says that another process runs a cloud in the folder.
 	ErrInUse = errors.New("in use")
-	// ErrForeign says that a folder holds files that neither a cloud nor a cluster made.
+	// ErrForeign says that a folder holds files that Lanyard did not make.
 	ErrForeign = errors.New("holds files that lanyard did not make")
 )
 
@@ -96,7 +98,7 @@ func (f *folder) take(ctx context.Context) error {
 	return nil
 }
 
-// awaitClusters waits until all clusters of a former cloud have ended.
+// awaitClusters waits until all clusters that an earlier run left in the folder have ended.
 func (f *folder) awaitClusters(ctx context.Context) error {
 	named, err := os.ReadDir(f.join(clustersName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -13,7 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/chart"
 )
 
-// customResourceDefinition is the kind of CRDs.
+// customResourceDefinition is the value of the field kind in a CRD.
 const customResourceDefinition = "CustomResourceDefinition"
 
 // Release is the name of the chart's release.
@@ -37,8 +37,8 @@ func (c *Cluster) render(values map[string]any) ([]*unstructured.Unstructured, e
 }
 
 // Install applies the objects of a chart as the administrator, and waits until its CRDs are
-// established. [Cluster.StartProgram] starts a program of the chart and applies its APIServices.
-// Install may be called again with other objects. A later call does not change running programs.
+// established. It leaves the APIServices of the chart's programs to [Cluster.StartProgram]. Install
+// may be called again with other objects. A later call does not change running programs.
 func (c *Cluster) Install(ctx context.Context, objects []*unstructured.Unstructured) error {
 	latest, err := readChart(objects)
 	if err != nil {
@@ -104,11 +104,13 @@ func ChartWorkloads(values map[string]any) ([]Workload, error) {
 	return all.names(), nil
 }
 
-// render renders the chart for this machine. Programs that use the cloud get the variables env, for
-// the cloud's proxy and CA. Programs that use AWS identities also get the variables own, for an AWS
-// credential. The given values override the values for this machine, key by key.
+// render renders the chart for this machine. The lists env and own have environment variables, as
+// NAME=VALUE. Programs that use the cloud get env, with the cloud's proxy and CA. Programs that use
+// AWS identities also get own, with an AWS credential. The given values override the values for
+// this machine, key by key.
 func render(env, own []string, values map[string]any) ([]*unstructured.Unstructured, error) {
-	cloud := Variables(env) // the token server reads public documents through the cloud
+	// The token server needs env to read its own public documents through the cloud's proxy.
+	cloud := Variables(env)
 	machine := map[string]any{
 		"image":    map[string]any{"repository": "localhost/lanyard-controller"}, // never pulled: the program runs on this machine
 		"extraEnv": Variables([]string{"AZURE_TENANT_ID=" + AzureTenant}, env, own),
@@ -131,7 +133,8 @@ func Variables(lists ...[]string) []any {
 	return made
 }
 
-// merge returns base with the values of over, map by map and key by key, like Helm.
+// merge returns a copy of base. The argument over adds and replaces values, key by key. If both
+// arguments have a map at a key, merge also merges these maps, like Helm.
 func merge(base, over map[string]any) map[string]any {
 	out := maps.Clone(base)
 	for k, v := range over {

@@ -45,7 +45,7 @@ func nameOf(o *unstructured.Unstructured) string {
 	return o.GetKind() + " " + path.Join(o.GetNamespace(), o.GetName())
 }
 
-// text returns a text field of an object; empty if the object does not have the field.
+// text returns the string in a field of the object, or "" if the field is missing or not a string.
 func (m manifest) text(path ...string) string {
 	text, _, _ := unstructured.NestedString(m.Object, path...) // empty after an error
 	return text
@@ -61,11 +61,17 @@ func (m manifest) repository() (oci.Repository, error) {
 }
 
 // ReadManifests reads the manifests at the root of a file system (*.yaml, *.yml). It checks what
-// can be checked without a cluster: YAML, the fields of Kubernetes' and Lanyard's kinds, the
-// schemas of Lanyard's kinds, namespaces, and the expected results in annotations. If an object
-// that fetches has no such annotation, the expected result is "pulled". Errors name each file with
-// its folder. The errors of all objects are joined. Each error that a file causes is a
-// *yamlfile.Error.
+// can be checked without a cluster:
+//
+//   - YAML
+//   - the fields of Kubernetes' and Lanyard's kinds
+//   - the schemas of Lanyard's kinds
+//   - namespaces
+//   - the expected results in annotations
+//
+// If an object that fetches has no annotation with an expected result, the expected result is
+// "pulled". Errors name each file with its folder. The errors of all objects are joined. Each error
+// that a file causes is a *yamlfile.Error.
 func ReadManifests(ctx context.Context, folder string, files fs.FS) (*Manifests, error) {
 	all, err := parseManifests(folder, files)
 	if err != nil {
@@ -163,7 +169,7 @@ func parseManifest(file string, data []byte) ([]manifest, error) {
 
 // checks holds what is needed to check objects before a cluster runs.
 type checks struct {
-	// scheme has the Go types of the kinds, to find fields that do not exist.
+	// scheme maps kinds to Go types. Decoding an object into its Go type finds unknown fields.
 	scheme     *runtime.Scheme
 	admissions map[schema.GroupVersionKind]*admission.Admission // of Lanyard's kinds
 	// groups has the API groups of the CRDs among the manifests.
@@ -217,7 +223,8 @@ func (c *checks) addChart() error {
 	return nil
 }
 
-// judge returns the errors of an object, and writes its expected result into its annotation.
+// judge returns the errors of an object. It may add the annotation demo.lanyard.dev/expect: see
+// expect.
 func (c *checks) judge(ctx context.Context, m manifest) error {
 	gvk := m.GroupVersionKind()
 	if !c.serves(gvk) {
@@ -260,7 +267,7 @@ func (c *checks) serves(gvk schema.GroupVersionKind) bool {
 	return !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") || c.groups[gvk.Group]
 }
 
-// clusterScoped reports whether objects of a kind in checks.scheme have no namespace.
+// clusterScoped reports whether a kind is cluster-scoped. The kind must be in checks.scheme.
 func clusterScoped(kind string) bool {
 	known, _ := kinds.All().Named(kind)
 	return known.ClusterScoped ||

@@ -29,7 +29,7 @@ type ProgramOptions struct {
 	// Binary is the path of the workload's program on this machine.
 	Binary string
 	// Name is the name of the program's folder and log. Two programs of a cluster with the same
-	// name share their volumes, and must not run at the same time. Default: the workload's name
+	// name share their volumes. They must not run at the same time. Default: the workload's name
 	// without "lanyard-".
 	Name string
 	// Values, if not nil, are chart values for this program only. The program starts with the
@@ -104,20 +104,20 @@ func (c *Cluster) Workloads() []Workload {
 }
 
 // StartProgram starts a program with the arguments and the environment of its container in the
-// chart. In these, it replaces ports, paths in volumes, and the hosts of Services by addresses and
-// folders of this machine. If the pod mounts its ServiceAccount's token, the flag --kubeconfig
-// names a kubeconfig with a token that is renewed. The cloud serves the hosts of Ingresses that
-// lead to the program. StartProgram returns once the readiness probe succeeds and the API server
-// reaches the program's aggregated APIs. The program ends with [Program.Stop], [Cluster.Stop] or
-// this process.
+// chart. In both, ports and Service hosts become local addresses, and paths in volumes become local
+// folders. If the pod mounts its ServiceAccount's token, the flag --kubeconfig names a kubeconfig
+// with a token that is renewed. The cloud serves the hosts of Ingresses that lead to the program.
+// StartProgram returns once the readiness probe succeeds and the API server reaches the program's
+// aggregated APIs. [Program.Stop] and [Cluster.Stop] end the program. It also ends with this
+// process.
 func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (p *Program, err error) {
 	err = c.StartPrograms(ctx, []ProgramOptions{o}, func(ready *Program) { p = ready })
 	return p, err
 }
 
-// StartPrograms starts programs that may need each other to become ready. It passes each program
-// that is ready to the given function, in the order of the list. If StartPrograms returns no error,
-// all programs are ready; see [Cluster.StartProgram].
+// StartPrograms starts programs that may need each other to become ready. It passes each program to
+// the callback as soon as this program and its predecessors in the list are ready. If StartPrograms
+// returns no error, all programs are ready; see [Cluster.StartProgram].
 func (c *Cluster) StartPrograms(ctx context.Context, all []ProgramOptions, ready func(*Program)) (err error) {
 	var started []*Program
 	defer func() {
@@ -329,8 +329,9 @@ func (p *Program) Kill() error {
 	return nil
 }
 
-// Stop asks the program to stop, and waits for its end, at most 15 seconds. If ctx ends first, the
-// program is killed. Stop does nothing for a program that has already ended.
+// Stop asks the program to stop, and waits for its end. After 15 seconds, the program is killed. If
+// ctx ends earlier, Stop kills the program and returns an error. Stop does nothing for a program
+// that has already ended.
 func (p *Program) Stop(ctx context.Context) error {
 	p.stopping.Store(true)
 	p.cancel()

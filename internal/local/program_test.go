@@ -28,7 +28,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// modeVar is an environment variable. It makes the test binary act as a program of the chart.
+// modeVar is the name of an environment variable. If the variable has a value, the test binary acts
+// as a program that Lanyard's Helm chart deploys. The value is the argument of [fakeProgram].
 const modeVar = "LANYARD_FAKE_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -214,8 +215,8 @@ func TestStartProgramWithValues(t *testing.T) {
 	}
 }
 
-// TestProgramCrash asserts that a crash of a program is noticed at once, whether or not the program
-// is ready yet. If it was not ready, the error must say why it ended.
+// TestProgramCrash asserts that a crash is noticed at once, before or after the program is ready.
+// If the program was not ready, the error must say why it ended.
 func TestProgramCrash(t *testing.T) {
 	t.Run("before it is ready", func(t *testing.T) {
 		cluster := clusterWithChart(t, "crashing", "token")

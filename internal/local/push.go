@@ -88,10 +88,12 @@ func (c *Cloud) registryLogin(ctx context.Context) (user, password string, err e
 	return user, password, nil
 }
 
-// wholeBody buffers request bodies, so that net/http sends each in one piece. The AWS SDK closes a
-// body as soon as the response begins. On the in-memory connection to the cloud, that can happen
-// after net/http has sent the content, but before it has read the io.EOF of the body. Then net/http
-// would break the connection.
+// wholeBody buffers request bodies, so that net/http sends each in one piece. Without it, net/http
+// could break the in-memory connection to the cloud:
+//   - The response may begin right after the last byte of the body, before net/http has read the
+//     body's io.EOF.
+//   - The AWS SDK closes the body as soon as the response begins.
+//   - net/http can no longer read the io.EOF from the closed body. So it breaks the connection.
 type wholeBody struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
@@ -149,10 +151,10 @@ func (c *Cloud) unpack(files fs.FS) error {
 	return nil
 }
 
-// Fill stores files in the repositories and in the buckets of Google Cloud Storage that manifests
-// name. In a repository, the files get the tag in the manifest, or the given tag if the manifest
-// has none. Fill returns the repositories and buckets that it filled. It bypasses the cloud's
-// permission checks for writing. Objects still need permission to read the files.
+// Fill stores files in the repositories and Google Cloud Storage buckets that manifests name. In a
+// repository, the files get the manifest's tag or, if there is none, the given tag. Fill bypasses
+// the cloud's permission checks for writing. To read the files, the Kubernetes objects in the
+// manifests still need permission. Fill returns the repositories and buckets that it filled.
 func (c *Cloud) Fill(ctx context.Context, manifests *Manifests, files fs.FS, tag string) ([]string, error) {
 	if err := c.unpack(files); err != nil {
 		return nil, err
@@ -190,14 +192,15 @@ func (c *Cloud) digest(url, tag string) (string, bool) {
 	return digest, ok
 }
 
-// repositoryURL returns the URL of a repository in the demonstration's registry, as in spec.url.
+// repositoryURL returns the URL of a repository in the demonstration's registry, in the form that
+// spec.url of an OCIRepository has.
 func repositoryURL(repository string) string {
 	return "oci://" + Account + ".dkr.ecr." + Region + ".amazonaws.com/" + strings.TrimPrefix(repository, "/")
 }
 
-// withKey adds a new access key to a user of [Account], and returns the key. Without such a user,
-// the key is zero. The key is not written to a file, so that people cannot use it for other
-// purposes.
+// withKey adds a new access key to the user of [Account] with the given name, in a copy of cfg. It
+// returns the copy and the key. If there is no such user, the key is zero. The key is not written
+// to a file, so that people cannot use it for other purposes.
 func withKey(cfg cloudtest.Config, name string) (cloudtest.Config, aws.AccessKey) {
 	key := aws.AccessKey{ID: "AKIA" + rand.Text()[:16], Secret: (rand.Text() + rand.Text())[:40]} // AWS's keys have the same lengths
 	cfg.AWS.Accounts = slices.Clone(cfg.AWS.Accounts)

@@ -18,12 +18,13 @@ import (
 type registries struct {
 	ctx context.Context //nolint:containedctx // the life of the registries, which are made at their first request
 
-	mu   sync.Mutex // guards made
+	mu   sync.Mutex // guards what follows
 	made map[string]http.Handler
 }
 
-// newRegistries returns data planes that live until ctx ends. The registry library logs with
-// logrus, whose output goes to the given writer from now on, in the whole process.
+// newRegistries returns in-memory registries that live until ctx ends. The library that implements
+// a registry logs with logrus. newRegistries sets the output of logrus to the given writer, for the
+// whole process.
 func newRegistries(ctx context.Context, log io.Writer) *registries {
 	logrus.SetOutput(log)
 	return &registries{ctx: ctx, made: map[string]http.Handler{}}

@@ -9,16 +9,17 @@ import (
 )
 
 // Ports are reserved from firstPort up to endOfPort. Operating systems use higher ports for client
-// connections, so no such connection takes a reserved port before its program listens on it.
-// These "ephemeral ports" begin at 49152 according to IANA, and at 32768 on Linux.
+// connections. So no client connection can take a reserved port before its program listens on it.
+// The ports for clients ("ephemeral ports") begin at 49152 according to IANA, and at 32768 on
+// Linux.
 const (
 	firstPort = 10_000
 	endOfPort = 32_000
 )
 
 // Reservation reserves TCP ports of 127.0.0.1 for programs that will listen on them. No two
-// Reservations have the same port, even if they are in different processes: a Reservation listens
-// on the UDP port of the same number, so that nobody else can reserve the port.
+// Reservations have the same port, even if they are in different processes. A Reservation listens
+// on the UDP port of the same number, so no other Reservation can have the port.
 type Reservation struct {
 	// Addresses are the reserved addresses, IP and port.
 	Addresses []string

@@ -32,11 +32,11 @@ const patience = 30 * time.Second
 // time from the programs that make the objects ready.
 const listInterval = 200 * time.Millisecond
 
-// Settle waits until every object in the report has its expected result, or until no object has
-// changed for 30 seconds. It returns the rows of the report at that time. The function progress,
-// which may be nil, is called when the number of rows with the expected result changes. It gets
-// this number and the number of all rows. If the control plane or a program ends, Settle returns an
-// error.
+// Settle waits until every object in the report has its expected result. It gives up when no object
+// has changed for 30 seconds. In both cases, it returns the rows of the report at that time. If
+// progress is not nil, Settle calls it when the number of rows with the expected result changes.
+// progress gets this number and the number of all rows. If the control plane or a program ends,
+// Settle returns an error.
 func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int)) ([]report.Row, error) {
 	var rows []report.Row
 	var changed time.Time
@@ -59,8 +59,8 @@ func (c *Cluster) Settle(ctx context.Context, progress func(settled, total int))
 	return rows, nil
 }
 
-// Confirm requests one more reconciliation of every object, and returns the rows after it. So the
-// caller can check that refused objects stay refused.
+// Confirm requests one more reconciliation of every object, and returns the objects' rows
+// afterwards. These rows show whether refused objects stay refused.
 func (c *Cluster) Confirm(ctx context.Context) ([]report.Row, error) {
 	objects, err := report.List(ctx, c.client, kinds.All(), "")
 	if err != nil {
@@ -118,8 +118,8 @@ func (c *Cluster) Err() error {
 	return nil
 }
 
-// CheckArtifacts fetches every artifact from the URL in its object's status, and compares the
-// artifact with the digest and size in the status. For an artifact of a registry it also compares
+// CheckArtifacts fetches every artifact from the URL in its object's status. It compares the
+// artifact with the digest and size in the status. For an artifact of a registry, it also compares
 // the revision with the pushed digest. It returns the number of artifacts, and joins all errors.
 func (c *Cluster) CheckArtifacts(ctx context.Context) (checked int, err error) {
 	objects, err := report.List(ctx, c.client, kinds.All(), "")
@@ -170,8 +170,8 @@ func checkArtifact(ctx context.Context, client *http.Client, a *v1alpha1.Artifac
 	return nil
 }
 
-// checkRevision compares an artifact's revision with the digest that was pushed to the cloud under
-// the tag in spec.ref. If nothing was pushed under this tag, it returns nil.
+// checkRevision compares an artifact's revision with the digest that was pushed under the tag in
+// spec.ref. If nothing was pushed under this tag, it returns nil.
 func (c *Cluster) checkRevision(o report.Object) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o.Resource)
 	tag, _, wrong := unstructured.NestedString(content, "spec", "ref", "tag")

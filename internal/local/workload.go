@@ -137,12 +137,13 @@ type layout struct {
 
 	// listen maps a port as written in an argument, such as ":8080", to its address.
 	listen map[string]string
-	// hosts maps host and port of a Service to an address. A key is
+	// hosts maps host and port of a Service to an address. An example of a key is
 	// "lanyard-controller.lanyard-system.svc:80".
 	hosts map[string]string
-	// mounts maps a path in the container to its folder.
+	// mounts maps each mount path in the container to the folder that replaces it on this machine.
 	mounts map[string]string
-	// unused describes each key of listen and mounts that no argument or variable has used yet.
+	// unused has the keys of the maps listen and mounts that no argument or environment variable
+	// has used yet. Each value describes its key, such as "port health".
 	unused map[string]string
 }
 
@@ -299,8 +300,10 @@ func downward(c corev1.Container, from *corev1.EnvVarSource) (string, bool) {
 	return strconv.FormatInt(limit.Value(), 10), ok && set
 }
 
-// checkUsed returns an error for each port and volume that no argument and no variable used. The
-// program would otherwise use the container's port or path on this machine.
+// checkUsed returns an error for each port or volume of the container that is in none of its
+// arguments and environment variables. Only through these does the program learn the local address
+// of a port, and the local folder of a volume. Otherwise it would use the container's port or path
+// on this machine.
 func (l *layout) checkUsed() error {
 	var errs []error
 	for _, at := range slices.Sorted(maps.Keys(l.unused)) {

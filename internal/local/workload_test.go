@@ -72,8 +72,9 @@ func chartOf(t *testing.T, manifests string) rendered {
 	return r
 }
 
-// TestDeployment starts from a Deployment that is not Lanyard's. Ports, volumes and Services in its
-// arguments and variables become addresses and folders of this machine.
+// TestDeployment prepares the program of a Deployment that is not Lanyard's. In the program's
+// arguments and variables, ports and Service hosts must become local addresses. Paths in volumes
+// must become paths in local folders.
 func TestDeployment(t *testing.T) {
 	chart := chartOf(t, server)
 	w := chart.workloads[0]

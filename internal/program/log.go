@@ -17,8 +17,8 @@ func (f *Flags) logHandler(w io.Writer) slog.Handler {
 }
 
 // lateHandler formats the attributes of a logger when a record is written. Package slog's handlers
-// format attributes when the logger is made. That is a waste for most reconciliations: each gets a
-// logger of its own, and logs nothing if nothing has changed.
+// format attributes when the logger is made. Each reconciliation has a logger of its own, but logs
+// nothing if nothing has changed. So formatting at the start would mostly be a waste.
 type lateHandler struct {
 	slog.Handler
 

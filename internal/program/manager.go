@@ -14,9 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/kube"
 )
 
-// ManagerOptions returns the options of a program's manager. If kept has an entry for a kind, the
-// manager caches only the objects and fields that the entry selects. The given functions register
-// the types in the manager's scheme.
+// ManagerOptions returns the options of a program's manager. For a kind in kept, the manager caches
+// only the objects and fields that its entry selects. The given functions register the types in the
+// manager's scheme.
 func (f *Flags) ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds ...func(*runtime.Scheme) error) (manager.Options, error) {
 	builder := runtime.NewSchemeBuilder(kinds...)
 	scheme := runtime.NewScheme()
@@ -38,8 +38,8 @@ func SetLease(options *manager.Options, elect bool, id, namespace string) {
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = new(35*time.Second), new(30*time.Second), new(5*time.Second)
 }
 
-// APIAudiences returns the audiences that the API server accepts: those of the flag
-// --api-audiences, or the answer of the API server if the flag is not set.
+// APIAudiences returns the audiences that the API server accepts. The argument named has the values
+// of the flag --api-audiences. If named is empty, APIAudiences asks the API server.
 func APIAudiences(ctx context.Context, named []string, c client.Client) ([]string, error) {
 	if len(named) > 0 {
 		return named, nil

@@ -1,5 +1,5 @@
-// Package program has the code that the main packages of Lanyard's daemons share: the flags for the
-// API server, for the addresses of metrics and health, and for the log.
+// Package program has the code that the main packages of Lanyard's daemons share. It has the flags
+// for the API server, the log, and the addresses of metrics and health.
 package program
 
 import (
@@ -97,7 +97,7 @@ func (f *Flags) Config(agent string) (*rest.Config, error) {
 }
 
 // Version returns the version that the linker has set. If this version is empty, Version returns
-// the module's version or commit, which the go command writes into the program.
+// the module's version or commit. The go command writes these into the program.
 func Version(linked string) string {
 	if linked != "" {
 		return linked

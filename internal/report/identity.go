@@ -15,8 +15,8 @@ import (
 
 // Identities returns the rows of the AWSClusters and the AWS identities of a namespace. For an
 // empty namespace, it returns the rows of all namespaces and of cluster-scoped objects. Kinds that
-// the cluster does not have, or that the caller may not list, have no rows: most tenants do not see
-// the identities that administrators lend.
+// the cluster does not have, or that the caller may not list, have no rows. For example, most
+// tenants may not list the identities that administrators lend.
 func Identities(ctx context.Context, c client.Reader, table kinds.Table, namespace string) ([]Row, error) {
 	var objects []Object
 	for _, kind := range table.Where(aboutAWS) {
@@ -37,9 +37,9 @@ func Identities(ctx context.Context, c client.Reader, table kinds.Table, namespa
 	return rows, nil
 }
 
-// ruleOfSources tells people which grants an object needs if it fetches from AWS and names no
-// identity. The rule applies as long as the cluster has the AWSClusterControllerIdentity, even if
-// this identity gives no credential.
+// ruleOfSources returns a text for people about objects that fetch from AWS and name no identity.
+// It says which grants such an object needs. These grants are needed while the cluster has the
+// AWSClusterControllerIdentity, even if this identity gives no credential.
 func ruleOfSources(table kinds.Table) string {
 	return "an " + AnyOf(table.Where(kinds.Kind.Fetches).Names()) +
 		" of AWS that names no identity needs this grant, and that of --controller-identity-namespaces"

@@ -61,7 +61,7 @@ func TestIdentities(t *testing.T) {
 	if rows, err := report.Identities(t.Context(), known, kinds.All(), "team-a"); err != nil || len(rows) != 1 || rows[0].Kind != infrav1.AWSClusterKind {
 		t.Errorf("of one namespace: %+v, %v", rows, err)
 	}
-	// An AWSCluster shows the identity that its spec names, and the identity at AWS that it used.
+	// The row of an AWSCluster takes Subject from its spec, and Identity from its status.
 	cluster := &infrav1.AWSCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "test"}}
 	cluster.Spec.IdentityRef = &meta.AWSIdentityReference{Kind: identityv1.AWSClusterRoleIdentityKind, Name: "new"}
 	cluster.Status.Identity = &meta.Identity{Subject: "lanyard.dev:awsclusterroleidentity:old", Provider: "aws", CloudIdentity: "arn:aws:iam::222233334444:role/old"}
@@ -73,8 +73,9 @@ func TestIdentities(t *testing.T) {
 	if row := report.Of(report.Read(kinds.All(), cluster)); row.Identity != "" {
 		t.Errorf("%+v", row)
 	}
-	// The row of the AWSClusterControllerIdentity has the rule for objects that name no identity,
-	// in every state of the condition Ready.
+	// The row of the AWSClusterControllerIdentity also says which grants an object needs if it
+	// fetches from AWS and names no identity. The row says so for every status of the condition
+	// Ready.
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, ""} {
 		lent := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: identityv1.DefaultControllerIdentity}}
 		if status != "" {

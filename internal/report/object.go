@@ -70,9 +70,9 @@ func Get(ctx context.Context, c client.Reader, kind kinds.Kind, key client.Objec
 }
 
 // List reads the objects of a namespace, or of all namespaces if the given namespace is empty. It
-// leaves out the objects that [Identities] lists. A kind that does not fetch, such as
-// WorkloadIdentityBinding, is left out if the caller may not see it, or if the cluster does not
-// know it.
+// reads the kinds for which [Lists] is true; [Identities] lists the kinds about AWS. It returns an
+// error if the caller may not list a kind, or if the cluster does not know the kind. But if
+// [kinds.Kind.Fetches] is false, as for WorkloadIdentityBinding, List leaves out the kind instead.
 func List(ctx context.Context, c client.Reader, table kinds.Table, namespace string) ([]Object, error) {
 	var objects []Object
 	for _, kind := range table.Where(Lists) {
@@ -109,7 +109,8 @@ func add(ctx context.Context, c client.Reader, namespace string, kind kinds.Kind
 	})
 }
 
-// Read adds the kind to an object. The kind is zero if the table lacks it.
+// Read returns a resource as an Object: together with its kind from the table. The kind is zero if
+// the table lacks it.
 func Read(table kinds.Table, resource Resource) Object {
 	kind, _ := table.Of(resource)
 	return Object{resource, kind}

@@ -1,5 +1,5 @@
-// Package report describes an object in one row: the identity that it acts with, the result and the
-// reason. The commands lanyard up and lanyard status print the rows.
+// Package report describes an object in one row. The row has the identity with which the object
+// acts, the result and the reason. The commands lanyard up and lanyard status print the rows.
 package report
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/examples"
 )
 
-// Result is the result of an object, in one word.
+// Result is the state of an object in one word, such as Pulled or Refused.
 type Result string
 
 // The results.
@@ -52,15 +52,19 @@ type Row struct {
 	// For a binding, Source names the Secret.
 	Source string `json:"source"`
 	// Subject is the subject whose credential was used. If no credential was used, Subject is the
-	// subject that the object asks for. Its forms are
-	// "system:serviceaccount:<namespace>:<name>",
-	// "lanyard.dev:workloadidentity:<namespace>:<name>", an AWS identity such as
-	// "lanyard.dev:awsclusterroleidentity:<name>", and "controller". Empty if the object asks for
-	// no subject.
+	// subject that the object asks for. Empty if the object asks for no subject. Examples:
+	//
+	//   - "system:serviceaccount:<namespace>:<name>"
+	//   - "lanyard.dev:workloadidentity:<namespace>:<name>"
+	//   - an AWS identity such as "lanyard.dev:awsclusterroleidentity:<name>"
+	//   - "controller"
 	Subject string `json:"subject,omitempty"`
-	// Identity is the cloud identity that was used: for AWS a role's ARN, for Azure the tenant and
-	// the client ID, for Google a service account. It is the subject if the cloud accepted the
-	// subject itself. Empty if no cloud identity was used.
+	// Identity is the cloud identity that was used. It is the subject if the cloud accepted the
+	// subject itself. Empty if no cloud identity was used. Examples of cloud identities:
+	//
+	//   - for AWS, a role's ARN
+	//   - for Azure, the tenant and the client ID
+	//   - for Google, a service account
 	Identity string `json:"identity,omitempty"`
 	// Result is the object's result.
 	Result Result `json:"result"`
@@ -159,13 +163,14 @@ func compare(a, b Row) int {
 
 // Values of the annotation demo.lanyard.dev/expect.
 const (
-	// ExpectPulled expects the artifact, or the scan.
+	// ExpectPulled expects success: the object has its artifact, its scan or its credential.
 	ExpectPulled = "pulled"
 	// ExpectRefused, followed by a reason, expects a refusal for that reason and no artifact.
 	ExpectRefused = "refused:"
 )
 
-// CheckExpectation refuses a value of the annotation that no row can meet.
+// CheckExpectation returns an error if value is invalid for the annotation demo.lanyard.dev/expect.
+// The valid values are [ExpectPulled], and [ExpectRefused] followed by a reason.
 func CheckExpectation(value string) error {
 	if reason, ok := strings.CutPrefix(value, ExpectRefused); value == ExpectPulled || ok && reason != "" {
 		return nil
@@ -184,8 +189,8 @@ func (r Row) meets(expected string) bool {
 	return ok && reason != "" && r.Result == Refused && r.Reason == reason && r.Revision == "" && r.Tags == nil
 }
 
-// done reports whether the object has its artifact, its scan or its credential. The Result for
-// success depends on the kind, so done checks that the Result is none of the others.
+// done reports whether the object has its artifact, its scan or its credential. Each kind has its
+// own Result for success. So done compares the Result with those that do not mean success.
 func (r Row) done() bool {
 	return r.Result != Refused && r.Result != Failed && r.Result != Pending && r.Result != Suspended
 }

@@ -79,7 +79,7 @@ func expect(value string) option {
 func generation(n int64) option { return func(o *v1alpha1.OCIRepository) { o.Generation = n } }
 func suspended() option         { return func(o *v1alpha1.OCIRepository) { o.Spec.Suspend = true } }
 
-// TestOf checks the results of objects, and whether they meet the expectations.
+// TestOf checks the Result of an object's row, and what the row's method OK returns.
 func TestOf(t *testing.T) {
 	trust := string(auth.CodeTrustRefused)
 	for name, tc := range map[string]struct {
@@ -145,7 +145,8 @@ func TestBinding(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfExamples checks that every reason which the examples expect counts as a refusal.
+// TestRefusalsOfExamples checks the reasons that the examples expect. Each of them must count as a
+// refusal.
 func TestRefusalsOfExamples(t *testing.T) {
 	for _, reason := range []string{
 		meta.ReasonRegistryRefused, string(auth.CodeTrustRefused), string(auth.CodeSubjectNotFound),
@@ -298,7 +299,7 @@ func TestCapabilityStaysInside(t *testing.T) {
 }
 
 // FuzzTable checks tables with any text of tenants and registries. A table must have one line for
-// each row, and no characters that move the cursor or reverse text.
+// each row. It must have no characters that move the cursor or reverse text.
 func FuzzTable(f *testing.F) {
 	f.Add("name", "account", "reason", "message", "pulled")
 	f.Add("name", "account", "reason", "txt.\u202eexe", "pulled")

@@ -15,11 +15,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
-// maxExpected is the width of the column EXPECTED, in runes, unless the table is wide. All existing
-// reasons are shorter.
+// maxExpected is the maximum width of the column EXPECTED, in runes. It does not apply with -o
+// wide.
 const maxExpected = 40
 
-// maxWhy is the width of the column WHY, in runes, unless the table is wide.
+// maxWhy is the maximum width of the column WHY, in runes. It does not apply with -o wide.
 const maxWhy = 80
 
 // Table writes rows as a table for people. A wide table shortens nothing.
@@ -72,8 +72,10 @@ func (r Row) identity(wide bool) string {
 	}
 }
 
-// subject returns the row's subject. If the subject is in the row's namespace, or an administrator
-// lends it, the result has kubectl's form, such as sa/<name>. Any other text is returned unchanged.
+// subject returns the row's subject, in kubectl's form if possible, such as sa/<name>. This form
+// has no namespace. So it is only for two sorts of subjects: those in the row's namespace, and
+// those that have no namespace because administrators lend them. Any other text is returned
+// unchanged.
 func (r Row) subject() string {
 	subject, err := auth.ParseSubject(r.Subject)
 	switch {
@@ -90,9 +92,14 @@ func (r Row) subject() string {
 	}
 }
 
-// Short returns the part of an identity by which people distinguish tenants. This is the resource
-// of an ARN ("role/<name>"), Azure's client ID without the tenant, a Google service account without
-// its domain, or the subject of a Google principal. Any other identity is returned unchanged.
+// Short returns the part of an identity by which people distinguish tenants:
+//
+//   - the resource of an ARN ("role/<name>")
+//   - Azure's client ID, without the tenant
+//   - a Google service account, without its domain
+//   - the subject of a Google principal
+//
+// Any other identity is returned unchanged.
 func Short(identity string) string {
 	const (
 		arnFields = 6  // arn:<partition>:<service>:<region>:<account>:<resource>

@@ -33,10 +33,10 @@ func (d *Document) Member(node *yamlnode.Node) *Document {
 }
 
 // Rewrite calls a function that changes the document's nodes, and returns the document's new text.
-// The new text keeps the comments, the indentation and the order of the fields; JSON stays JSON.
+// The new text keeps the comments, the indentation and the order of the fields. JSON stays JSON.
 // Blank lines and line breaks may differ. Later calls of [Document.Decode] decode the new text.
-// Rewrite does not call the function, and returns an [*Error], if the document has aliases or if
-// encoding alone would change the document's values.
+// If the document has aliases, or if encoding alone would change its values, Rewrite returns an
+// [*Error] without calling the function.
 func (d *Document) Rewrite(change func()) ([]byte, error) {
 	if alias := findAlias(d.root); alias != nil {
 		return nil, d.Member(alias).At("", errors.New("an alias (*"+alias.Value+") cannot be rewritten: write the value itself"))
@@ -96,7 +96,9 @@ func (d *Document) encode() ([]byte, error) {
 	}
 	err := errors.Join(encoder.Encode(d.root), encoder.Close())
 	text := buffer.Bytes()
-	if json.Valid(d.text) { // the encoder has kept braces and quotes, but not the indentation
+	// If the old text is JSON, the encoder's text is JSON too: it has the old braces and quotes.
+	// But it lacks the old indentation.
+	if json.Valid(d.text) {
 		if indent := indentJSON.FindSubmatch(d.text); indent != nil {
 			err = errors.Join(err, json.Indent(&inJSON, text, "", string(indent[1])))
 		} else {
@@ -112,9 +114,15 @@ func (d *Document) encode() ([]byte, error) {
 	return text, err
 }
 
-// escape escapes each character that is not printable, unless the document's old text has the
-// character without an escape. Escapes are valid YAML here, because the encoder puts a scalar with
-// such a character in double quotes.
+// escape replaces characters that are not printable with escapes. The encoder writes the character
+// U+00A0 itself, for example, even where the old text has the escape \u00a0. Three sorts of
+// characters are kept:
+//   - the line feed
+//   - a character that the document's old text also has without an escape
+//   - all characters, if the document has no old text
+//
+// Escapes are valid only in double quotes. A scalar with an escape in the old text is in double
+// quotes, and the encoder keeps these quotes.
 func (d *Document) escape(text []byte) []byte {
 	seen := map[rune]bool{'\n': true}
 	for _, r := range string(text) {
@@ -132,8 +140,8 @@ func (d *Document) escape(text []byte) []byte {
 // indentJSON matches the first indentation in a JSON text of several lines.
 var indentJSON = regexp.MustCompile(`\n([ \t]+)`)
 
-// indentation returns by how many spaces a YAML text indents mappings, and whether it leaves the
-// dashes of lists unindented. The first mapping and the first list decide.
+// indentation returns the number of spaces by which a YAML text indents mappings. If compact is
+// true, the dashes of lists are not indented. The first mapping and the first list decide.
 func indentation(node *yamlnode.Node) (spaces int, compact bool) {
 	isFirst := true
 	var look func(*yamlnode.Node)

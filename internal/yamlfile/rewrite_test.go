@@ -41,7 +41,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// TestMember checks that errors about a member have the lines of the file.
+// TestMember checks that errors about a member count lines from the beginning of the file.
 func TestMember(t *testing.T) {
 	d := read(t, file)[0]
 	_, list := yamlfile.Child(d.Root(), "list")

@@ -188,7 +188,7 @@ func culprit(data []byte, of reflect.Type) string {
 func field(name string) string {
 	quoted, err := json.Marshal(name)
 	if err != nil {
-		panic(err) // a string is always JSON
+		panic(err) // cannot happen: every string can be encoded as JSON
 	}
 	return "{" + string(quoted) + ":"
 }

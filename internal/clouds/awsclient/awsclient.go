@@ -1,4 +1,4 @@
-// Package awsclient configures clients of the AWS SDK that act as the AWS identity of one
+// Package awsclient configures clients of the AWS SDK. The clients act as the AWS identity of one
 // Kubernetes object. A controller makes them in each reconciliation:
 //
 //	scope := awsclient.Scope{Provider: provider, Options: options, Region: region, AccountID: id}
@@ -21,8 +21,8 @@ import (
 type Scope struct {
 	// Provider gets the sessions. Required.
 	Provider *aws.Provider
-	// Options say whose sessions the Provider gets, as for [auth.GetToken]. They include a cache,
-	// [auth.WithCache]. Required.
+	// Options are the options of [auth.GetToken] for each session. They name the identity whose
+	// sessions the Provider gets, and must include [auth.WithCache]. Required.
 	Options []auth.Option
 	// Region is the region of the clients. Required.
 	Region endpoint.AWSRegion
@@ -66,7 +66,7 @@ func (s Scope) CheckAccount(accountID string) error {
 
 // AccountError reports that the identity's sessions belong to an account other than the scope's.
 type AccountError struct {
-	// Want is the account of the scope, and Got that of the sessions.
+	// Want is the AccountID in the Scope. Got is the ID of the account of the sessions.
 	Want, Got string
 }
 

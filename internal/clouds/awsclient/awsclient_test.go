@@ -74,8 +74,9 @@ func (c clients) calls() map[string]func(context.Context) (http.Header, error) {
 	}
 }
 
-// describeRegions is a client of EC2, which signs as the SDK's clients do. The SDK's client of EC2
-// takes minutes and gigabytes to compile.
+// describeRegions returns a function that calls DescribeRegions of EC2. The function signs its
+// request as the SDK's clients do. It replaces the SDK's client of EC2, which takes minutes and
+// gigabytes to compile.
 func describeRegions(config awssdk.Config) func(context.Context) (http.Header, error) {
 	return func(ctx context.Context) (http.Header, error) {
 		creds, err := config.Credentials.Retrieve(ctx)

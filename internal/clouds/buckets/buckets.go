@@ -15,10 +15,12 @@ import (
 
 // Service locates and opens the buckets of one provider.
 type Service interface {
-	// Locate returns where the bucket is, or refuses the endpoint or region. The error is an
-	// [*InvalidError], or an [*auth.Error] if a credential would go to a host that is not the
-	// cloud's. The caller must have checked the formats of the spec's fields. Locate makes no
-	// request.
+	// Locate returns where the bucket is, or refuses the endpoint or region. The caller must have
+	// checked the formats of the spec's fields. Locate makes no request.
+	//
+	// The error is an [*auth.Error] if the endpoint must not get a credential. It is also an
+	// [*auth.Error] if the region is not known: the spec names no endpoint and no region, and the
+	// controller has no region. Any other error is an [*InvalidError].
 	Locate(spec v1alpha1.BucketSpec) (Place, error)
 	// Open returns the bucket. It makes no request.
 	Open(ctx context.Context, request Request) (objectstore.Storage, error)
@@ -33,8 +35,9 @@ type Place struct {
 	Host string
 	// Region is the bucket's region; empty for a service without regions.
 	Region string
-	// Listed is true if the endpoint is not a host of the cloud, but an administrator lets tenants
-	// name the host. The controller's own credential is never sent to such a host.
+	// Listed is true if the endpoint is an allowed host outside the cloud. An administrator allows
+	// hosts with --allowed-endpoint-hosts. The controller's own credential is never sent to such a
+	// host.
 	Listed bool
 	// Token has the options of the token request for the bucket, besides the subject.
 	Token []auth.Option
@@ -66,7 +69,7 @@ type Keys struct {
 	Secret auth.Secret
 }
 
-// InvalidError refuses a field of a spec.
+// InvalidError reports that a field of a spec is invalid.
 type InvalidError struct {
 	// Field is the path of the field; Fix is the next step, and may be empty.
 	Field, Fix string

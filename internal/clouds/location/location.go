@@ -1,6 +1,6 @@
-// Package location returns where the buckets of clouds are, and the options of the token requests
-// for them. It opens no bucket, and links no client of buckets: the command line needs only the
-// location.
+// Package location locates the buckets of clouds. It returns the host of a bucket, and the options
+// for requesting a token for the bucket. It does not open buckets, and imports none of the clients
+// that do. So the command line, which needs only the location, is linked without these clients.
 package location
 
 import (
@@ -83,9 +83,8 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 			"it is not of the partition of spec.endpoint")
 	}
 	place := buckets.Place{Endpoint: s.String(), Host: s.BucketHost(spec.BucketName), Region: region, Listed: s.Listed}
-	// A session from the controller's own region is valid for every bucket of the region's
-	// partition, and invalid in another partition. So a bucket of another partition gets a session
-	// from the bucket's region.
+	// A session from the controller's own region is valid in all regions of its partition, and in
+	// no other partition. So a bucket of another partition gets a session from the bucket's region.
 	own := provider.Region()
 	if alien := s.Partition != "" && s.Partition != own.Partition.ID; spec.STS == nil && unknown == nil && (own.Name == "" || alien) {
 		place.Token = []auth.Option{auth.WithSTSRegion(region)}
@@ -93,8 +92,9 @@ func AWS(provider *aws.Provider, allowed endpoint.Allowed, spec v1alpha1.BucketS
 	return place, nil
 }
 
-// Azure locates a container of Azure Blob Storage. A token is valid at every storage account that
-// its identity may read, whichever host received it. So it is sent only to the cloud's own hosts.
+// Azure locates a container of Azure Blob Storage. A host that receives a token could use it at
+// every storage account that the token's identity may read. So the token is sent only to the
+// cloud's own hosts.
 func Azure(provider *azure.Provider, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	blob, err := provider.Cloud().ParseBlobEndpoint(buckets.Host(spec))
 	if err != nil {
@@ -105,11 +105,12 @@ func Azure(provider *azure.Provider, spec v1alpha1.BucketSpec) (buckets.Place, e
 	}, nil
 }
 
-// gcsReadScope bounds a token to reading buckets. Source: Google Cloud Storage, "OAuth 2.0 scopes".
+// gcsReadScope is the scope of a token that may only read buckets. Source: Google Cloud Storage,
+// "OAuth 2.0 scopes".
 const gcsReadScope = "https://www.googleapis.com/auth/devstorage.read_only"
 
-// GCP locates a bucket of Google Cloud Storage. As at Azure, a token is valid for every bucket that
-// its identity may read, so it is sent only to the cloud's own hosts.
+// GCP locates a bucket of Google Cloud Storage. A host that receives a token could use it for every
+// bucket that the token's identity may read. So the token is sent only to the cloud's own hosts.
 func GCP(provider *gcp.Provider, spec v1alpha1.BucketSpec) (buckets.Place, error) {
 	universe := provider.Universe().Domain
 	g, err := endpoint.ParseGCS(cmp.Or(spec.Endpoint, "storage."+universe))

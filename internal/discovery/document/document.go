@@ -87,9 +87,9 @@ func New(issuer string, keys []jose.JSONWebKey, keep time.Duration) (*Set, error
 	return d, err
 }
 
-// OfRing makes the documents of the issuer whose KeyRing has this status. A new key signs only
-// after the publish delay. Services may cache the documents for at most a quarter of this delay, so
-// that they know the key by then.
+// OfRing makes the documents of the issuer whose KeyRing has this status. Services may cache the
+// documents for at most a quarter of the publish delay. A new key signs only after the whole delay,
+// so services know the key by then.
 func OfRing(issuer string, status *identityv1.KeyRingStatus) (*Set, error) {
 	if status.Issuer != issuer {
 		return nil, ErrNoKeys // the keys were published at another URL, or the status is still empty
@@ -119,9 +119,10 @@ type bundle struct {
 	RefreshHint int64 `json:"spiffe_refresh_hint"`
 }
 
-// addBundle adds the SPIFFE bundle of a ring. An authority's entry has no kid, and its x5c has only
-// the authority's certificate. A key's entry has the key's kid. Sources: SPIFFE Trust Domain and
-// Bundle §4.2, X509-SVID §6.1, JWT-SVID §6.1.
+// addBundle adds the SPIFFE bundle of a ring. The bundle has entries for the X.509 certificate
+// authorities, and for the keys that sign JWTs. An authority's entry has no kid, and its x5c has
+// only the authority's certificate. A key's entry has the key's kid. Sources: SPIFFE Trust Domain
+// and Bundle §4.2, X509-SVID §6.1, JWT-SVID §6.1.
 func (d *Set) addBundle(ring keyring.Ring, sequence int64) error {
 	b := bundle{Sequence: sequence, RefreshHint: int64(d.MaxAge / time.Second)}
 	for _, a := range ring.PublicAuthorities() {

@@ -8,10 +8,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/keyring"
 )
 
-// Export writes the documents to files below a folder, for a static web server or a bucket that
-// serves the folder at the issuer's URL. Each file is written atomically. The key set is written
-// before the discovery document, so that nobody finds a discovery document without keys. Export
-// returns the paths of the written files.
+// Export writes the documents to files below a folder. A static web server or a bucket can serve
+// the folder at the issuer's URL. Each file is written atomically. The key set is written before
+// the discovery document, so that nobody finds a discovery document without keys. Export returns
+// the paths of the written files.
 func Export(dir string, d *Set) ([]string, error) {
 	var written []string
 	for _, file := range []struct {
