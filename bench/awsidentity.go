@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
 )
 
-// cost is the cost of one operation, as the command in capa prints it.
+// cost is the cost of one operation. The command in the folder bench/capa prints it as JSON.
 type cost struct {
 	Nanoseconds int64 `json:"nanoseconds"`
 	Allocations int64 `json:"allocations"`
@@ -27,11 +27,14 @@ func (c cost) String() string {
 // within reports whether the operation takes less than a limit.
 func (c cost) within(limit time.Duration) bool { return time.Duration(c.Nanoseconds) < limit }
 
-// lentIdentities measures the cost of an AWS identity that is lent to a namespace. The first row
-// compares the cost of the identity's fingerprint with the cost of the hash that Cluster API
-// Provider AWS makes. Cluster API Provider AWS makes the hash at each reconciliation; Lanyard makes
-// the fingerprint only when the identity changes. The second row is the time that Lanyard needs to
-// check the grants of a chain of three identities, and to find the chain's credential in the cache.
+// lentIdentities measures the cost of an AWS identity that is lent to a namespace.
+//
+// The first row compares Lanyard's fingerprint of the identity with the hash of Cluster API
+// Provider AWS. Cluster API Provider AWS makes the hash at each reconciliation. Lanyard makes the
+// fingerprint only when the identity changes.
+//
+// The second row is how long Lanyard takes to check the grants of a chain of three identities, and
+// to find the chain's credential in the cache.
 func lentIdentities(ctx context.Context, _ settings) ([]result, error) {
 	theirs, err := capa(ctx)
 	if err != nil {
@@ -90,7 +93,8 @@ func leastCost(measure func(*testing.B)) (cost, error) {
 	return least, nil
 }
 
-// fingerprintIdentity measures the hash of all values that decide the session of one role.
+// fingerprintIdentity measures [auth.Fingerprint] with all values that determine the session of one
+// role.
 func fingerprintIdentity(b *testing.B) {
 	b.Helper()
 	attributes, err := aws.SessionRequest{
@@ -108,8 +112,8 @@ func fingerprintIdentity(b *testing.B) {
 	}
 }
 
-// resolveIdentity measures a request for the grants and the credential of a chain of three
-// identities. The credential is in the cache.
+// resolveIdentity measures two steps with a chain of three identities. The first step checks the
+// grants. The second step finds the chain's credential in the cache.
 func resolveIdentity(b *testing.B) {
 	b.Helper()
 	w := identitytest.New(b)

@@ -215,8 +215,8 @@ func smallCapacity(ctx context.Context, _ *cluster) ([]result, error) {
 	}, err
 }
 
-// identity is the data that both sides have in memory before a call: an account in an informer, and
-// the account's annotation.
+// identity is the data that each library, Lanyard's and Flux's, has in memory before a call. It is
+// a ServiceAccount in an informer, with the role in its annotation.
 type identity struct {
 	namespace, name, uid, role string
 }
@@ -246,8 +246,8 @@ func (i identity) clone() identity {
 	return identity{strings.Clone(i.namespace), strings.Clone(i.name), strings.Clone(i.uid), strings.Clone(i.role)}
 }
 
-// manyTokens measures the memory of cached tokens, and the time in which a side finds an account's
-// token in its cache. This time includes making the account's key.
+// manyTokens measures the memory of cached tokens. It also measures how long Lanyard and Flux take
+// to find an account's token in their caches. This time includes making the cache key.
 func manyTokens(ctx context.Context, _ *cluster) ([]result, error) {
 	const n = 100_000
 	accounts := make([]identity, n)

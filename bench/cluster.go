@@ -123,7 +123,8 @@ func (c *cluster) ours(ctx context.Context) (func(int) error, error) {
 	})
 }
 
-// flux returns the same function for Flux's library.
+// flux returns a function that gets a cached token from Flux's library, as a controller does. It
+// also builds the options once, for all calls of the function.
 func (c *cluster) flux(ctx context.Context) (func(int) error, error) {
 	var reader client.Reader
 	err := c.informers(ctx, ctrlcache.Options{Scheme: scheme.Scheme}, func(informers ctrlcache.Cache) error {

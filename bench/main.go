@@ -1,6 +1,10 @@
-// Command bench measures Lanyard's library beside Flux's, Lanyard's AWS identities beside those of
-// Cluster API Provider AWS, and Lanyard's token server beside kube-apiserver's own tokens, in one
-// run:
+// Command bench measures Lanyard beside other programs, in one run:
+//
+//   - Lanyard's library beside Flux's
+//   - Lanyard's AWS identities beside those of Cluster API Provider AWS
+//   - Lanyard's token server beside kube-apiserver's own tokens
+//
+// It is called in one of these ways:
 //
 //	bench --programs ../bin
 //	bench --sizes
@@ -8,13 +12,19 @@
 //	bench --identities
 //
 // Both libraries read ServiceAccounts from informers of the same real API server. Each library
-// parses the annotations with its own AWS provider. On both sides, the call to the cloud is
-// replaced by the same pause. Tokens of Lanyard and of kube-apiserver are requested from the same
-// API server, and signed with RS256. The output has one line for each case: ours, theirs, the
-// ratio, and our target. After the cases come the sizes of programs that use either library. With
-// --sizes, the command prints only the sizes; with --tokens, only the cases of the token server;
-// with --identities, only the cases of AWS identities. The command is not a test: a busy machine
-// must not fail a build. It must run in its module's folder.
+// parses the annotations with its own AWS provider. On both sides, the same pause replaces the call
+// to the cloud. Tokens of Lanyard and of kube-apiserver are requested from the same API server, and
+// signed with RS256.
+//
+// The output has one line for each case: ours, theirs, the ratio, and our target. After the cases
+// come the sizes of programs that use either library. A flag can limit the output:
+//
+//   - --sizes: only the sizes
+//   - --tokens: only the cases of the token server
+//   - --identities: only the cases of AWS identities
+//
+// The command is not a test: a busy machine must not fail a build. It must run in its module's
+// folder.
 package main
 
 import (
@@ -38,7 +48,7 @@ func main() {
 	flag.BoolVar(&s.onlyTokens, "tokens", false, "print only the cases of the token server")
 	flag.BoolVar(&s.onlyIdentities, "identities", false, "print only the cases of AWS identities")
 	flag.Parse()
-	log.SetLogger(logr.Discard()) // log lines of informers are not results
+	log.SetLogger(logr.Discard()) // discard the informers' log lines, which are not results
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, s, os.Stdout); err != nil {

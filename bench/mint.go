@@ -30,8 +30,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// The token that Lanyard and kube-apiserver make: RS256 with a key of 2048 bits, one audience, one
-// hour.
+// Lanyard and kube-apiserver make tokens with one audience and a life of one hour. Both sign with
+// RS256 and a key of 2048 bits.
 const (
 	audience    = "sts.amazonaws.com"
 	tokenLife   = time.Hour
@@ -45,7 +45,7 @@ const (
 
 const (
 	callers = 32
-	// turn is how long one side, Lanyard or kube-apiserver, is asked for tokens before the other
+	// turn is how long one side, Lanyard or kube-apiserver, is asked for tokens. Then the other
 	// side has its turn. pairs is the number of turns that each side has.
 	turn  = time.Second
 	pairs = 25
@@ -54,8 +54,9 @@ const (
 	firstToken = 2 * time.Minute
 )
 
-// mint measures Lanyard's token server beside the API server's own TokenRequest, in a cluster with
-// the programs of the issuer. All requests go through the API server, as the same ServiceAccount.
+// mint measures Lanyard's token server beside the API server's own TokenRequest. The cluster runs
+// lanyard-token-server and lanyard-discovery. All requests go through the API server, as the same
+// ServiceAccount.
 func mint(ctx context.Context, s settings) (results []result, err error) {
 	err = stage.Run(ctx, s.programs, func(*local.CloudOptions) {}, func(w *stage.World) error {
 		if err := w.InstallChart(ctx, local.WithIssuer([]string{namespace}, nil)); err != nil {
@@ -136,9 +137,10 @@ func post(ctx context.Context, caller *http.Client, url, body string) error {
 	return err
 }
 
-// throughAPIServer requests tokens from Lanyard and from kube-apiserver in turns of one second. It
-// takes the ratio within each pair of adjacent turns, because other work of the machine slows both.
-// The result is the median of these ratios.
+// throughAPIServer requests tokens from Lanyard and from kube-apiserver in turns of one second. For
+// each pair of adjacent turns, it takes the ratio of the two rates, because other work of the
+// machine slows both. The result is the median of these ratios. A second result compares the
+// latencies.
 func throughAPIServer(ctx context.Context, w *stage.World, caller *http.Client) ([]result, error) {
 	host := w.Config().Host
 	sides := []func() error{
@@ -181,8 +183,9 @@ func awaitKeys(ctx context.Context, w *stage.World, sides []func() error) error 
 	return w.Await(ctx, time.Second, func(context.Context) error { return errors.Join(sides[0](), sides[1]()) })
 }
 
-// under has all callers repeat the request until one turn is over. It returns how long each request
-// took, and the number of requests per second.
+// under puts one side under load. Until the duration turn is over, all callers call ask again and
+// again. Each call sends one request. under returns how long each request took, and the number of
+// requests per second.
 func under(ask func() error) (took []time.Duration, perSecond float64, err error) {
 	var mu sync.Mutex
 	start := time.Now()
@@ -212,7 +215,7 @@ func p99(all []time.Duration) time.Duration {
 }
 
 // signing compares the number of tokens per second with the number of signatures per second. To
-// make a token, the claims are built from a WorkloadIdentity in memory, and signed. Tokens and
+// make a token, it builds the claims from a WorkloadIdentity in memory, and signs them. Tokens and
 // signatures use the keys of the cluster's issuer.
 func signing(ctx context.Context, c client.Client) ([]result, error) {
 	ring := sign.Object{Client: c, Namespace: local.Namespace, Name: keyring.IssuerRing}
@@ -225,8 +228,8 @@ func signing(ctx context.Context, c client.Client) ([]result, error) {
 	}
 	var results []result
 	for _, algorithm := range []identityv1.Algorithm{identityv1.RS256, identityv1.ES256} {
-		// A signer that has not read the ring for a minute refuses to sign, so refresh it for each
-		// algorithm.
+		// Refresh the signer before each algorithm. One minute after it reads the key ring, it
+		// stops signing.
 		if err := signer.Refresh(ctx); err != nil {
 			return nil, err
 		}

@@ -13,9 +13,10 @@ import (
 	"text/tabwriter"
 )
 
-// sizes builds the programs below size/, in this module's folder, without symbols. For each
-// program, it prints the size, and how many Go modules of each cloud the program contains. All
-// programs have the same connection to a cluster; they differ in the library and its providers.
+// sizes builds the programs in this module's folder size/, without symbols. For each program, it
+// prints the size, and how many Go modules of each cloud the program contains. All programs connect
+// to a cluster in the same way. They differ in the library, which is Lanyard's or Flux's, and in
+// the library's providers.
 func sizes(ctx context.Context, out io.Writer) error {
 	dir, err := os.MkdirTemp("", "lanyard-bench-size-")
 	if err != nil {
@@ -49,7 +50,8 @@ func sizes(ctx context.Context, out io.Writer) error {
 	return table.Flush()
 }
 
-// linked says how many modules of each cloud are in a binary.
+// linked counts the Go modules of each cloud in a binary. The result has the form "AWS 9, Azure 2",
+// or is "none".
 func linked(binary string) (string, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {

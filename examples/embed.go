@@ -1,5 +1,5 @@
-// Package examples holds the manifests of the demonstration, and the content of its cloud and
-// its registries. The command lanyard up needs no copy of the repository to apply them.
+// Package examples embeds the demonstration's manifests, and the content of the demonstration's
+// cloud and registries. So the command lanyard up needs no copy of the repository.
 package examples
 
 import (
@@ -23,20 +23,22 @@ var artifacts embed.FS
 //go:embed cloud/cloud.yaml
 var cloud []byte
 
-// ExpectAnnotation is the annotation with the expected result of an object of the demonstration:
-// "pulled", or "refused:" followed by the reason of the object's condition Ready, such as
-// "refused:TrustRefused". Without the annotation, "pulled" is expected.
+// ExpectAnnotation is the annotation with the expected result of an object of the demonstration.
+// The result is "pulled", or "refused:" followed by the reason of the object's condition Ready,
+// such as "refused:TrustRefused". Without the annotation, "pulled" is expected.
 const ExpectAnnotation = "demo.lanyard.dev/expect"
 
 // Files returns the manifests, all at the root of the file system. Apply namespaces.yaml first;
 // the order of the other files does not matter.
 func Files() fs.FS { return files }
 
-// WithoutLent returns [Files] without lent.yaml, whose objects need Lanyard's kinds of AWS
-// identities. They also need Lanyard's programs to have an identity of their own at AWS.
+// WithoutLent returns [Files] without lent.yaml. The objects in lent.yaml need the CRDs of AWS
+// identities, such as AWSClusterRoleIdentity. They also need an AWS identity for Lanyard's programs
+// themselves.
 func WithoutLent() fs.FS { return withoutLent }
 
-// WithoutIssuer returns [WithoutLent] without issuer.yaml, whose objects need Lanyard's own issuer.
+// WithoutIssuer returns the files of [WithoutLent] except issuer.yaml. The objects in issuer.yaml
+// need Lanyard's own issuer.
 func WithoutIssuer() fs.FS { return withoutIssuer }
 
 // Artifacts returns the files that the tenants publish. The folder of a tenant has the tenant's

@@ -105,8 +105,8 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// TestExpectations checks the provider and the expected result of each object in each file. A
-// reason must be one that the controller uses.
+// TestExpectations checks the provider and the expected result of each object in each file. The
+// reason of an expected refusal must be one that the controller uses.
 func TestExpectations(t *testing.T) {
 	refused := func(reason string) string { return "refused:" + reason }
 	wanted := map[string][]string{
@@ -147,11 +147,12 @@ func TestExpectations(t *testing.T) {
 	}
 }
 
-// TestAccounts checks that every object's account exists in its namespace, except the account that
-// is missing on purpose. Otherwise a typing error could cause a refusal for the wrong reason. An
-// account must name its cloud identity, unless the account itself is the principal. A
-// WorkloadIdentity must be for the object's provider. A lent identity must admit the object's
-// namespace, unless the object expects a refusal.
+// TestAccounts checks the identity of every object. Otherwise a typing error could cause a refusal
+// for the wrong reason.
+//   - The object's account exists in its namespace, except the account that is missing on purpose.
+//   - The account names its cloud identity, unless the cloud grants access to the account itself.
+//   - A WorkloadIdentity is for the object's provider.
+//   - A lent identity admits the object's namespace, unless the object expects a refusal.
 func TestAccounts(t *testing.T) {
 	identity := map[string]string{
 		"aws": "eks.amazonaws.com/role-arn", "azure": "azure.workload.identity/client-id", "gcp": "iam.gke.io/gcp-service-account",

@@ -143,7 +143,8 @@ func push(ctx context.Context, reference, folder string) error {
 		return err
 	}
 	way := transport.Default()
-	way.ResponseHeaderTimeout = 0 // no limit: the registry checks the digest before it answers
+	// Set no limit: the registry answers only after it has checked the whole content's digest.
+	way.ResponseHeaderTimeout = 0
 	_, err = oci.Push(ctx, repository, ref.Tag, oci.Artifact{Path: folder, Limits: limits()}, oci.Options{Transport: way})
 	return err
 }

@@ -3,12 +3,13 @@
 //
 //	artifacts --lanyard ../bin/lanyard
 //
-// The registry is CNCF Distribution on loopback, with its data on disk. Each measurement is a
-// separate process, so that its peak memory is that of one tool. Each process is this program and
-// calls one library, so that all processes have the same start-up. Separate lines show the start-up
-// time and the size of the programs lanyard, flux and oras. Each library pulls what it pushed. The
-// results are the least time and the least memory of all runs (--runs). The command is not a test:
-// a busy machine must not fail a build.
+// The registry is CNCF Distribution on loopback, with its data on disk. Each library pulls what it
+// pushed. Each measurement is a separate process, so that its peak memory is that of one tool. Each
+// process is this program and calls one library, so that all processes have the same start-up.
+//
+// The results are the least time and the least memory of all runs (--runs). Separate lines show the
+// start-up time and the size of the programs lanyard, flux and oras. The command is not a test: a
+// busy machine must not fail a build.
 package main
 
 import (

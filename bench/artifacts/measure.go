@@ -44,9 +44,11 @@ type lab struct {
 
 // spent has the time and the memory of one measurement.
 type spent struct {
-	time   time.Duration
-	cpu    time.Duration // processor time of all threads, steadier than time on a busy machine
-	memory int64         // peak of the memory, in bytes
+	time time.Duration
+	// cpu is the processor time of all threads. On a busy machine, it varies less than the field
+	// time, the elapsed time.
+	cpu    time.Duration
+	memory int64 // peak of the memory, in bytes
 }
 
 // content describes an artifact that is pushed.
@@ -93,7 +95,8 @@ func (l *lab) programs(ctx context.Context) error {
 		maxSize  = 40_000_000
 		maxStart = 20 * time.Millisecond
 	)
-	var found [len(tools)]spent // the memory field has the size of the program's file
+	// found has each program's start-up time. The field memory has the size of the program's file.
+	var found [len(tools)]spent
 	for i, command := range [len(tools)][]string{{l.lanyard, "version"}, {l.flux, "version", "--client"}, {l.oras, "version"}} {
 		if command[0] == "" {
 			continue
@@ -263,9 +266,9 @@ func (s *spent) keepLeast(other spent) {
 	}
 }
 
-// rows writes the rows of a case: time, processor time and memory. Lanyard's time may exceed the
-// best time by a twentieth at most, because the runs of one tool differ by this much. The processor
-// time has no target.
+// rows writes three rows for a case: time, processor time and memory. The time of one tool varies
+// by a twentieth between runs. So Lanyard reaches the target for the time if it exceeds best by at
+// most a twentieth. The processor time has no target.
 func (l *lab) rows(name string, all []spent, target string, best time.Duration) {
 	l.row(name, all, func(s spent) string { return fmt.Sprintf("%.3f s", s.time.Seconds()) }, target, all[0].time <= best+best/20)
 	l.cells(name+", CPU", all, func(s spent) string { return fmt.Sprintf("%.2f s", s.cpu.Seconds()) }, "-", "-")

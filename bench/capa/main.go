@@ -1,12 +1,12 @@
-// Command capa measures what Cluster API Provider AWS does for an identity at each reconciliation:
-// it computes the hash by which it finds a credential. The command calls the provider's own package
-// for this. The output is one [Cost] as JSON. Package bench runs the command, and prints Lanyard's
-// cost beside it.
+// Command capa measures what Cluster API Provider AWS does for an identity at each reconciliation.
+// The provider computes a hash of the identity, by which it finds a credential. The command calls
+// the provider's own package for this. The output is one [Cost] as JSON. Package bench runs the
+// command, and prints Lanyard's cost beside it.
 //
 // The command has its own module, because the provider's package needs other versions of
-// Kubernetes' libraries than Lanyard. The command does not measure the lookup of a session. The
-// provider exports the lookup only as a part of the constructors in package scope. That package
-// needs the SDK's whole EC2 client and the libraries of ROSA.
+// Kubernetes' libraries than Lanyard. The command does not measure the lookup of a session. Only
+// the constructors in the provider's package pkg/cloud/scope give access to the lookup. That
+// package needs the SDK's whole EC2 client and the libraries of ROSA.
 package main
 
 import (
@@ -41,8 +41,8 @@ func main() {
 	}
 }
 
-// cost measures the hash of the identity three times, and returns the least cost: other work of the
-// machine only adds cost.
+// cost benchmarks the hashing of the identity three times, and returns the least cost: other work
+// of the machine only adds cost.
 func cost() (Cost, error) {
 	provider := identity.NewAWSRolePrincipalTypeProvider(role(), nil, "eu-west-1", logger.NewLogger(logr.Discard()))
 	var least Cost

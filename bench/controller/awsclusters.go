@@ -32,7 +32,7 @@ type awsClusters struct {
 	identities int
 	// tokenLife is --token-cache-max-duration. With a short life, refreshes come within minutes.
 	tokenLife time.Duration
-	// rest is how long the controller is watched at rest.
+	// rest is how long the controller is watched while nobody changes an object.
 	rest time.Duration
 }
 
@@ -164,8 +164,8 @@ func (a *awsClusters) cluster(i int) *infrav1.AWSCluster {
 	}}
 }
 
-// refreshAll uses all credentials until each of them has been refreshed. It counts only refreshes
-// whose number in the cloud's journal is greater than since.
+// refreshAll uses all credentials until each of them has been refreshed. The parameter since is a
+// number in the cloud's journal: only refreshes with a greater number count.
 func (a *awsClusters) refreshAll(ctx context.Context, w *world, since uint64) error {
 	longest := a.tokenLife + 2*pokeEvery
 	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it takes longer than %s", longest))
@@ -188,9 +188,9 @@ func (a *awsClusters) refreshAll(ctx context.Context, w *world, since uint64) er
 	return group.Wait()
 }
 
-// poke requests a reconciliation of one AWSCluster of each identity every minute, until ctx ends.
-// Without these requests, an AWSCluster uses its credential only every ten minutes, and a
-// credential is refreshed only when it is used.
+// poke requests reconciliations, until ctx ends: every minute, one AWSCluster of each identity.
+// Without these requests, an AWSCluster uses its credential only every ten minutes. A credential is
+// refreshed only when it is used.
 func (a *awsClusters) poke(ctx context.Context, w *world) error {
 	for i := 0; stage.Sleep(ctx, pokeEvery/time.Duration(a.identities)) == nil; i = (i + 1) % a.identities {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`,
@@ -203,8 +203,8 @@ func (a *awsClusters) poke(ctx context.Context, w *world) error {
 	return nil
 }
 
-// exchanges returns, oldest first, the granted calls of AssumeRole whose number in the cloud's
-// journal is greater than after.
+// exchanges returns the granted calls of AssumeRole, oldest first. The parameter after is a number
+// in the cloud's journal: only calls with a greater number are returned.
 func exchanges(w *world, after uint64) []journal.Call {
 	return w.Cloud().Journal().Calls(journal.Filter{
 		Service: "sts", Operation: "AssumeRole", Verdict: journal.Granted, After: after,

@@ -23,8 +23,8 @@ const (
 	longLife = time.Hour
 	// shortestRestLife is the least spec.duration of a WorkloadIdentity.
 	shortestRestLife = 10 * time.Minute
-	// longestRestLife is the largest --token-life. It is less than longLife, so that the step from
-	// longLife to --token-life changes every identity, and all credentials are renewed.
+	// longestRestLife is the largest --token-life. It is less than longLife. So a change from
+	// longLife to --token-life changes every identity, and renews all credentials.
 	longestRestLife = 45 * time.Minute
 	// bindingKind is in the names of bindings, identities and Secrets.
 	bindingKind = "binding"
@@ -36,10 +36,12 @@ const (
 // bindings measures the identity controller with WorkloadIdentityBindings. Each binding has its own
 // identity and its own Secret. Calls are counted in the API server's audit log.
 type bindings struct {
-	// life is the life of tokens at rest.
+	// life is the flag --token-life: the life of tokens while the controller is watched. The
+	// controller is at rest then: nobody changes an object, and the controller only renews
+	// credentials.
 	life time.Duration
-	// renewals is how often each credential becomes due at rest. A credential becomes due after
-	// half of its life.
+	// renewals is the number of times that each credential becomes due while the controller is
+	// watched. A credential becomes due after half of its life.
 	renewals int
 }
 
@@ -73,14 +75,15 @@ type bindingRun struct {
 	overdue time.Duration // delay of the most overdue credential at the end; 0 if none is due
 }
 
-// counters have everything that is counted at rest.
+// counters have the controller's API calls and the resource use of both programs. They are read
+// before and after the period in which the controller is watched.
 type counters struct {
 	calls                   calls
 	controller, tokenServer metrics.Process
 }
 
-// measure starts the controller, starts it again, changes all identities, and then watches the
-// controller at rest.
+// measure starts the controller, starts it again, and changes all identities. Then it watches the
+// controller while nobody changes an object.
 func (b *bindings) measure(ctx context.Context, w *world) (_ table, err error) {
 	user := "system:serviceaccount:" + local.Namespace + ":" + identityController
 	log, err := openAuditLog(w.Path("cluster", "audit.log"), user)
@@ -187,8 +190,8 @@ func (r bindingRun) writtenAtRestart() int {
 	return r.atRestart[secretWrite] + r.atRestart[statusWrite] + r.atRestart[bindingWrite]
 }
 
-// check fails if the restart has written anything, or if the writes at rest do not match the
-// renewals.
+// check fails if the restart has written anything. It also fails if the number of writes does not
+// match the number of renewals while the controller was watched.
 func (r bindingRun) check() error {
 	if n := r.writtenAtRestart(); n > 0 {
 		return fmt.Errorf("a restart has written %d times", n)
@@ -224,8 +227,8 @@ func createBindings(ctx context.Context, w *world) error {
 	})
 }
 
-// changeAll changes the token life of all identities to the life at rest, and waits until the given
-// [look] succeeds. It returns how long this took in total.
+// changeAll sets the token life of all identities to b.life. Then it calls the function renewed
+// until that function returns no error. It returns how long all of this took.
 func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.Duration, error) {
 	began := time.Now()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"duration":%q}}`, b.life))

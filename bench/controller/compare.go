@@ -5,8 +5,10 @@ import (
 	"fmt"
 )
 
-// figure identifies a number that is measured for each controller. Times are in seconds. Memory at
-// rest is the value at the end; the other figures at rest are means per reconciliation.
+// figure identifies a number that is measured for each controller. Times are in seconds. Some
+// figures are measured while nobody changes an object:
+//   - restCPU, restRequests, connections and awsCPU are means per reconciliation.
+//   - restMemory is the memory at the end of this period.
 type figure int
 
 const (

@@ -66,7 +66,7 @@ func (l *lab) controllers() []controller {
 	}}
 }
 
-// course measures one controller in all cases.
+// course runs all cases of the benchmark with one controller, and keeps the measured figures.
 type course struct {
 	*lab
 	controller

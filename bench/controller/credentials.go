@@ -66,8 +66,9 @@ func installRoles(ctx context.Context, w *world, values map[string]any) (*creden
 	}, fleet.Accounts(ctx, w.Client(), accounts)
 }
 
-// installCertificates installs the chart with a SPIFFE trust domain, and starts the token server. A
-// registry on this machine admits every client with a certificate.
+// installCertificates installs the chart with a SPIFFE trust domain, and starts the token server.
+// It also starts a registry on this machine. The registry accepts any client certificate, and
+// refuses clients without one.
 func installCertificates(ctx context.Context, w *world, values map[string]any) (_ *credentials, err error) {
 	const repository = "app"
 	var closed atomic.Bool // true if the registry refuses clients without a certificate

@@ -36,8 +36,8 @@ const (
 	largeRepository = "bench/large"
 )
 
-// flux measures lanyard-controller beside Flux's source-controller, with the same control plane,
-// the same registry and the same cloud. Both controllers have ten workers, no leader election, and
+// flux measures lanyard-controller beside Flux's source-controller. Both use the same control
+// plane, the same registry and the same cloud. Both have ten workers, no leader election, and
 // otherwise their own defaults. They run as one ServiceAccount that may do everything.
 type flux struct {
 	crds, fluxCRDs   string // folders of the CRDs
@@ -230,7 +230,8 @@ func (c *course) fromEmptyStore(ctx context.Context) error {
 	return nil
 }
 
-// atRestAndRestart watches the controller at rest, and starts it again with the same store.
+// atRestAndRestart watches the controller while nobody changes an object. Then it starts the
+// controller again with the same store.
 func (c *course) atRestAndRestart(ctx context.Context) error {
 	if _, err := c.startWith(ctx, c.n, c.spec(c.registry.secure, smallRepository)); err != nil {
 		return err
@@ -327,8 +328,8 @@ func (c *course) oneHangs(ctx context.Context) error {
 	return nil
 }
 
-// aws measures the CPU time of reconciliations at rest, for objects that pull from a registry of
-// AWS. Ten objects share each ServiceAccount.
+// aws measures the CPU time per reconciliation for objects that pull from a registry of AWS. Nobody
+// changes an object meanwhile. Ten objects share each ServiceAccount.
 func (c *course) aws(ctx context.Context) error {
 	if _, err := c.startWith(ctx, c.n, c.awsSpec(local.Region)); err != nil {
 		return err
@@ -353,11 +354,13 @@ func (c *course) startWith(ctx context.Context, n int, spec func(int) map[string
 	return time.Since(begin), err
 }
 
-// atRest has the mean costs of a reconciliation at rest, and the memory at the end.
+// atRest has the mean costs of a reconciliation while nobody changes an object, and the memory at
+// the end.
 type atRest struct{ cpu, requests, connections, memory float64 }
 
-// rest first waits for one interval, in which jitter spreads the reconciliations a little. Then it
-// watches n objects during the window.
+// rest measures the controller with n objects that nobody changes. It waits for one interval, in
+// which jitter spreads the reconciliations a little. Then it watches the controller during the
+// window.
 func (c *course) rest(ctx context.Context, n int) (atRest, error) {
 	type reading struct {
 		used                  metrics.Process

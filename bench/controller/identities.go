@@ -25,7 +25,8 @@ func (*identities) measure(ctx context.Context, w *world) (table, error) {
 	const (
 		kind  = "identity"
 		pause = 100 * time.Millisecond
-		// rest is the pause before memory is read. By then, the garbage of the start is collected.
+		// rest is the pause before memory is read. By then, the garbage collector has freed what
+		// only the start needed.
 		rest = 2*time.Minute + 10*time.Second
 	)
 	if err := w.InstallChart(ctx, local.WithIssuer(nil, nil)); err != nil {

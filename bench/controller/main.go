@@ -44,8 +44,8 @@ type scenario interface {
 	check(n int) error
 	// cloud adds to the local cloud what n objects need.
 	cloud(o *local.CloudOptions, n int)
-	// measure measures the objects of a world, which is the cluster of one run. If only a check of
-	// the figures fails, measure returns the table with the error.
+	// measure measures the objects in w, the cluster of one run. If only a check of the figures
+	// fails, measure returns the table with the error.
 	measure(ctx context.Context, w *world) (table, error)
 }
 

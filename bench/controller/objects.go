@@ -17,9 +17,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// objects measures lanyard-controller with OCIRepositories.
+// objects is the scenario that measures lanyard-controller with OCIRepositories.
 type objects struct {
-	// certificates says that each object has a SPIFFE certificate, and no role at AWS.
+	// certificates selects a SPIFFE certificate for each object, instead of a role at AWS.
 	certificates bool
 	// interval is spec.interval of all objects.
 	interval time.Duration
@@ -84,7 +84,8 @@ func (o *objects) measure(ctx context.Context, w *world) (table, error) {
 	}
 	window := time.Duration(o.refreshes) * o.due()
 	w.say("all are pulled after %s; watching for %s", controller.done.Round(time.Second), window)
-	// Wait for one interval. The reconciliations began together, and jitter spreads them a little.
+	// All reconciliations began together. Wait for one interval, so that jitter spreads them a
+	// little.
 	if err := stage.Sleep(ctx, o.interval); err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (o *objects) create(ctx context.Context, w *world, c *credentials) error {
 // counts are the counters of all programs at one time.
 type counts struct {
 	controller, tokenServer metrics.Process
-	proofs                  float64 // calls to the Kubernetes API, as counted by credentials.proofs
+	proofs                  float64 // Kubernetes API calls that credentials.proofs counts
 	exchanges               float64 // credentials that were made
 }
 

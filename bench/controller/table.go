@@ -22,10 +22,10 @@ func (t *table) row(name, format string, args ...any) {
 	*t = append(*t, []string{name, fmt.Sprintf(format, args...)})
 }
 
-// seconds adds a row with a duration, in tenths of a second.
+// seconds adds a row with a duration, rounded to a tenth of a second.
 func (t *table) seconds(name string, d time.Duration) { t.row(name, "%s", d.Round(time.Second/10)) }
 
-// hundredths adds a row with a duration, in hundredths of a second.
+// hundredths adds a row with a duration, rounded to a hundredth of a second.
 func (t *table) hundredths(name string, d time.Duration) {
 	t.row(name, "%s", d.Round(time.Second/100))
 }

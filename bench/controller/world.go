@@ -36,7 +36,7 @@ func (w *world) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.progress, "  "+format+"\n", args...)
 }
 
-// look returns an error until an expected change has happened.
+// look is a check. It returns an error until an expected change has happened.
 type look func(ctx context.Context, p *program) error
 
 // program is a running program.
@@ -44,11 +44,11 @@ type program struct {
 	*local.Program
 
 	ready time.Duration // from the start until the program was ready
-	done  time.Duration // from the start until all looks had succeeded
+	done  time.Duration // from the start until all checks had succeeded
 }
 
-// start starts a program and waits until all looks have succeeded, one after the other. It pauses
-// between two calls of a look.
+// start starts a program, and then performs the checks in looks, one after the other. It repeats
+// each check until the check succeeds, with a pause between two calls.
 func (w *world) start(ctx context.Context, name string, pause time.Duration, looks ...look) (p *program, err error) {
 	began := time.Now()
 	p = &program{}
@@ -102,9 +102,10 @@ func beforeAfter[T any](
 	return before, after, err
 }
 
-// seen returns a [look] that fails until the program has made at least as many reconciliations as
-// there are objects. If labels are given, only reconciliations with all of these labels count.
-// Reading the program's metrics slows the program much less than listing all objects would.
+// seen returns a [look] for a program. The look fails until the program has made at least as many
+// reconciliations as there are objects. If labels are given, only reconciliations with all of these
+// labels count. The look reads the program's metrics. This slows the program much less than listing
+// all objects would.
 func (w *world) seen(labels ...string) look {
 	return func(ctx context.Context, p *program) error {
 		samples, err := w.samples(ctx, p)
@@ -118,7 +119,8 @@ func (w *world) seen(labels ...string) look {
 	}
 }
 
-// ready returns a look that fails until all objects of some lists are ready.
+// ready returns a check of the type [look]. For each given list, the check reads the objects of the
+// list's type. It fails until w.n objects of each type are ready.
 func (w *world) ready(lists ...client.ObjectList) look {
 	return func(ctx context.Context, _ *program) error {
 		for _, list := range lists {
@@ -147,8 +149,8 @@ func (w *world) createIdentities(ctx context.Context, kind string, life *metav1.
 	})
 }
 
-// token returns a look that fails until the token server makes a token of the last
-// WorkloadIdentity.
+// token returns a check of the type [look]. The check fails until the token server makes a token of
+// the last WorkloadIdentity.
 func (w *world) token(kind string) look {
 	last := fleet.Meta(kind, w.n-1)
 	path := fmt.Sprintf("/apis/%s/%s/namespaces/%s/workloadidentities/%s/token",

@@ -15,7 +15,7 @@ import (
 
 // addAWSIdentities makes the program accept objects that refer to AWS identities. It returns a
 // function that subscribes to changes of these identities. The token cache gets each change before
-// the subscribers, so that they find no outdated token in the cache.
+// the subscribers do. So the subscribers find no outdated token in the cache.
 func addAWSIdentities(
 	ctx context.Context, f flags.Flags, mgr *authmanager.Manager, provider auth.Provider, reach *access.Access, rules *spec.Rules,
 ) (subscribe func(changed func(object.Dependency)), err error) {

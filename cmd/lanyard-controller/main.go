@@ -1,5 +1,5 @@
-// Command lanyard-controller fetches artifacts for Kubernetes objects, each with its own tenant's
-// short-lived credential.
+// Command lanyard-controller fetches artifacts for Kubernetes objects. For each object, it uses a
+// short-lived credential of the object's tenant.
 package main
 
 import (
@@ -66,8 +66,8 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return err
 	}
 
-	// Make the parts for identities: the manager, which has the ServiceAccounts and the token
-	// cache, and the clouds' providers.
+	// Make the parts for identities: the client of the SPIFFE broker, the manager, and the clouds'
+	// providers. The manager also reads ServiceAccounts and caches tokens.
 	svids, err := newBroker(ctx, f)
 	if err != nil {
 		return err

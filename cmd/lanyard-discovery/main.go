@@ -1,4 +1,4 @@
-// Command lanyard-discovery serves the public documents of an issuer.
+// Command lanyard-discovery serves the public documents of issuers.
 package main
 
 import (

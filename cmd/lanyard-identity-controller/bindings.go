@@ -27,15 +27,16 @@ type bindings struct {
 	concurrent int
 	clouds     *providers.Set
 	hub        *hub.Hub // nil if the identities are in this cluster
-	// measured is a cache that stores no tokens: it only measures exchanges. It is nil if the
-	// program reconciles AWS identities, because then the cache of awsIdentities measures them.
+	// measured has the metrics of token exchanges. It is a cache only because the type Cache has
+	// these metrics; it stores no tokens. If the program reconciles AWS identities, measured is
+	// nil. Then the cache in the field tokens of awsIdentities has the metrics.
 	measured *cache.Cache
 	options  binding.Options
 }
 
 // newBindings returns the [part] for WorkloadIdentityBindings. If the flags name a hub, the
-// WorkloadIdentities are in the hub cluster, and owned may be nil. If the program does not
-// reconcile AWS identities, lent must be nil.
+// WorkloadIdentities are in the hub cluster. Then the argument owned may be nil. If the program
+// does not reconcile AWS identities, the argument lent must be nil.
 func newBindings(ctx context.Context, f flags.Flags, mgr manager.Manager, env func(string) string, owned *workloadIdentities, lent *awsIdentities) (*bindings, error) {
 	clouds, err := providers.New(providers.Config{Env: env, AWSRegion: f.AWSRegion})
 	if err != nil {

@@ -1,6 +1,8 @@
-// Command lanyard-identity-controller reconciles identities: the status of WorkloadIdentities, the
-// AWS identities that administrators lend to namespaces, and the AWSClusters that use them. It also
-// writes the credentials in the Secrets of WorkloadIdentityBindings.
+// Command lanyard-identity-controller reconciles:
+//   - the status of WorkloadIdentities
+//   - the AWS identities that administrators lend to namespaces
+//   - the AWSClusters that use these AWS identities
+//   - the WorkloadIdentityBindings, whose credentials it writes into Secrets
 package main
 
 import (
@@ -131,8 +133,8 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 		return nil, err
 	}
 	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.Namespace)
-	// The client reads Secrets from the API server. The Secret of a binding is read when the
-	// binding is reconciled. Secrets with static keys have their own informer.
+	// The client reads Secrets from the API server, and not from the cache. The Secret of a binding
+	// is read when the binding is reconciled. Secrets with static keys have their own informer.
 	options.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
 	// At shutdown, running work ends at once. But a deadlock in the work queue
 	// (kubernetes-sigs/controller-runtime#3538) can keep workers from ending. Meanwhile, the next
@@ -151,7 +153,7 @@ func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 			Field:      fields.OneTermEqualSelector("metadata.name", keyring.IssuerRing),
 		}
 	}
-	// If AWSIdentities is set, UsersByObject below adds the bindings.
+	// If f.AWSIdentities is set, UsersByObject below returns the options for bindings.
 	if f.Bindings && !f.AWSIdentities {
 		kept[&identityv1.WorkloadIdentityBinding{}] = kubecache.ByObject{Transform: object.Remember}
 	}

@@ -1,5 +1,5 @@
-// Command lanyard-local runs a cluster and a cloud on one machine. The command lanyard runs it for
-// lanyard up and lanyard cloud.
+// Command lanyard-local runs a cluster and a cloud on one machine. The program lanyard runs it for
+// the commands "lanyard up" and "lanyard cloud".
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command lanyard-token-server issues tokens of WorkloadIdentities and SVIDs of objects, and
-// manages the signing keys.
+// Command lanyard-token-server issues tokens for WorkloadIdentities, and SVIDs for Kubernetes
+// objects. It also manages the signing keys.
 package main
 
 import (
@@ -76,9 +76,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	rings := slices.DeleteFunc([]*ring{issuerRing, spiffeRing}, func(r *ring) bool { return r == nil })
 
-	// The program makes tokens only while these preconditions hold. The precondition of a ring is
-	// that it does not have the API server's issuer or keys. If this is not certain at the start,
-	// the program ends.
+	// The program makes tokens only while these preconditions hold:
+	//   - No other program of Lanyard can reach the signing keys, unless the administrator
+	//     accepts this.
+	//   - For each ring, the API server uses neither the ring's issuer nor a key of the ring.
+	//
+	// If the second precondition is not certain at the start, the program ends.
 	rights := tokenserver.NewPrecondition("rights", "it is not certain that no other program of Lanyard can reach the signing keys", tokenserver.Rights{
 		Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Namespace: f.Namespace, Accounts: f.OtherAccounts, Accepted: f.AcceptOtherAccounts, Log: log,
 	}.Check)
@@ -136,8 +139,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		add(server.Run),
 		every(tokenserver.CertificateInterval, certificate.Step),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		// A replica is ready once it has checked the rights, whatever the result. After a
-		// failed check, the replica refuses each request.
+		// A replica is ready once it has checked the other programs' rights, whatever the
+		// result. After a failed check, the replica refuses each request.
 		mgr.AddReadyzCheck("rights", rights.Checked),
 	}
 	for _, p := range preconditions {
@@ -215,8 +218,8 @@ func newServing(
 	return c, err
 }
 
-// newContexts returns the resolver that checks context objects: the objects for which callers use
-// tokens.
+// newContexts returns the resolver that checks context objects. A context object is the object that
+// a token is used for.
 func newContexts(f flags.Flags, objects dynamic.Interface, clientset kubernetes.Interface, log *slog.Logger) (tokenserver.Contexts, error) {
 	contexts, err := contextobject.Load(kinds.All(), f.ClaimsConfig)
 	if err != nil {

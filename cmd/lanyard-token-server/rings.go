@@ -29,13 +29,14 @@ type ring struct {
 	key     client.ObjectKey
 	signer  *sign.Signer
 	rotator *sign.Rotator
-	// distinct checks that the API server does not accept tokens of the ring as its own.
+	// distinct checks that the API server uses neither the ring's issuer nor a key of the ring.
+	// Otherwise the API server could mistake the ring's tokens for ServiceAccount tokens.
 	distinct *tokenserver.Precondition
 }
 
-// newRings makes the rings of the issuer and of the trust domain. The first is nil if no flag sets
-// the issuer, and the second if no flag sets the trust domain. [ring.retire] handles the ring of a
-// former trust domain.
+// newRings makes the ring of the issuer and the ring of the trust domain. The result issuer is nil
+// if no flag sets the issuer. The result spiffe is nil if no flag sets the trust domain.
+// [ring.retire] handles the ring of a former trust domain.
 func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface, clock *sign.Clock, log *slog.Logger) (issuer, spiffe *ring, err error) {
 	if f.Issuer != "" {
 		if issuer, err = newRing(f, keyring.IssuerRing, f.Policy(), live, clientset, clock, log); err != nil {
@@ -58,8 +59,8 @@ func newRings(f flags.Flags, live client.Client, clientset kubernetes.Interface,
 	return issuer, spiffe, err
 }
 
-// retire adds the ring to a manager. The manager runs the ring until the ring has no keys and no
-// authorities.
+// retire adds a task to a manager. The task retires the ring's keys and authorities, and ends when
+// none are left.
 func (r *ring) retire(mgr manager.Manager, clientset kubernetes.Interface) error {
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		ctx, done := context.WithCancel(ctx)
@@ -115,8 +116,8 @@ func newRing(
 	return r, nil
 }
 
-// add adds the ring's signer and rotator to a manager. A change of the ring wakes the signer and
-// the rotator, so a revocation does not wait for their next periodic check.
+// add adds the ring's signer and rotator to a manager. A change of the ring wakes both. So a
+// revocation does not wait for their next periodic check.
 func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernetes.Interface) error {
 	toSigner, toRotator := make(chan struct{}, 1), make(chan struct{}, 1)
 	if err := tokenserver.FollowRing(ctx, mgr.GetCache(), r.key, toSigner, toRotator); err != nil {

@@ -1,5 +1,5 @@
-// Command lanyard shows which identity fetched each object of a cluster. For the commands lanyard
-// up and lanyard cloud, it runs the program lanyard-local.
+// Command lanyard shows which identity each object of a cluster uses to fetch. It runs the program
+// lanyard-local for the commands "lanyard up" and "lanyard cloud".
 package main
 
 import (

@@ -35,7 +35,7 @@ type registry struct {
 	token string
 
 	mu           sync.Mutex
-	shown        bool // true if the token was sent over HTTP/2
+	shown        bool // whether the latest request with the token used HTTP/2
 	commandLines []byte
 }
 

@@ -20,8 +20,8 @@ import (
 // addition to the issuer's URL.
 const clusterAudience = "https://kubernetes.default.svc"
 
-// auditPolicy logs every request once it is answered, without bodies. A watch
-// is logged when it starts (ResponseStarted) and when it ends.
+// auditPolicy logs every request when it ends, without bodies. A watch is also logged when it
+// starts (ResponseStarted).
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -38,8 +38,8 @@ func newAPIServer(ctx context.Context, o options, files pki.Files, l net.Listene
 	args := []string{
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
-		// The API server writes no Endpoints for its Service: Endpoints must not hold a loopback
-		// address, and no program on this machine reaches the API server through its Service.
+		// The API server writes no Endpoints for its Service, because Endpoints must not hold a
+		// loopback address. No program on this machine reaches the API server through its Service.
 		"--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=" + pki.ServiceCIDR,
 		"--etcd-servers=" + etcdEndpoint,

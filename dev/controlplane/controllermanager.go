@@ -42,7 +42,8 @@ const (
 	aggregationWorkers  = 5
 )
 
-// manager has what the controllers share, and collects the loops that run them.
+// manager has the clients, informers and mapper that the controllers share. Its loops run the
+// controllers and reset the mapper.
 type manager struct {
 	clients  clientbuilder.ControllerClientBuilder
 	typed    informers.SharedInformerFactory
@@ -51,9 +52,9 @@ type manager struct {
 	loops    []func(context.Context)
 }
 
-// newControllerManager prepares those controllers of kube-controller-manager
-// that an API without nodes needs, and returns a function that runs them until
-// its context ends. kube-apiserver must be ready.
+// newControllerManager prepares the controllers of kube-controller-manager that an API without
+// nodes needs. It returns a function that runs these controllers until its context ends.
+// kube-apiserver must be ready.
 //
 // newControllerManager does not use the package of kube-controller-manager's
 // command. That package also imports all other controllers: three hundred
@@ -197,8 +198,8 @@ func (m *manager) addClusterRoleAggregation() error {
 	return nil
 }
 
-// addGarbageCollector adds the controller that deletes objects whose owners are gone. The argument
-// watched is the client of the metadata informers, through which the controller watches objects.
+// addGarbageCollector adds the controller that deletes objects whose owners are gone. The
+// controller watches objects through metadata informers, which use the given client.
 func (m *manager) addGarbageCollector(ctx context.Context, watched metadata.Interface) error {
 	client, metadataClient, err := m.clientsOf("generic-garbage-collector")
 	if err != nil {

@@ -10,12 +10,16 @@
 //
 // # One process
 //
-// serve runs every component as a goroutine of one process. So nothing is left behind when it is
-// killed, and there is one log. The command of kube-apiserver (app.NewAPIServerCommand) would
-// handle the process's signals and configure its logging. So serve uses only the options and the
-// Run function of that command, with the flags that a cluster's administrator would write. The
-// command of kube-controller-manager imports all controllers. So controllermanager.go makes each of
-// the few controllers itself.
+// serve runs every component as a goroutine of one process. So there is one log, and nothing is
+// left behind when the process is killed.
+//
+// The command of kube-apiserver (app.NewAPIServerCommand) would handle the process's signals and
+// configure its logging. So serve uses only the options and the Run function of that command. It
+// sets most options by kube-apiserver's flags, as a cluster's administrator would write them.
+//
+// The package of kube-controller-manager's command imports all controllers, which take minutes to
+// compile. So controllermanager.go does not use this package. It makes each of the few controllers
+// itself.
 //
 // # What DIR holds
 //

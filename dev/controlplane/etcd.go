@@ -23,9 +23,9 @@ func startEtcd(ctx context.Context, dir string) (*etcdServer, error) {
 	// The data stays in the page cache when the process ends. Only a power cut loses data, and
 	// nobody needs this state after a power cut.
 	cfg.UnsafeNoFsync = true
-	// A sole member wins every election, so the default election timeout of a second would only
+	// A sole member wins every election. So the default election timeout of a second would only
 	// delay the start. At rest, etcd does little more than wake up for each tick. So a tick is as
-	// long as the election timeout allows: a fifth of it.
+	// long as etcd allows: a fifth of the election timeout.
 	cfg.TickMs, cfg.ElectionMs = 50, 250
 	// NewConfig sets no threshold. With zero, etcd would report every request as slow.
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration

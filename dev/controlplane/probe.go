@@ -14,9 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
 )
 
-// probe asks the API server whether it is ready. It uses the credentials of the controllers and not
-// those of the administrator. So every request of the administrator in the audit log was sent with
-// admin.kubeconfig.
+// probe asks the API server whether it is ready. It uses the controllers' credentials, to keep its
+// requests apart from the administrator's in the audit log. So every request of the administrator
+// in the log was sent with admin.kubeconfig.
 type probe struct {
 	server string
 	client *http.Client

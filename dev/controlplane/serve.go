@@ -19,7 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/dev/controlplane/pki"
 )
 
-// How long each component may take to stop: ten seconds in all.
+// How long each component may take to stop. Together they take at most ten seconds.
 const (
 	controllerManagerGrace = 3 * time.Second
 	apiserverGrace         = 5 * time.Second

@@ -1,7 +1,7 @@
 // Command controller shows how another project's controller uses Lanyard's library. For each
-// ConfigMap that names a ServiceAccount, it asks AWS for the identity of this ServiceAccount, with
-// the ServiceAccount's own credential. It writes the answer into the ConfigMap. docs/library.md
-// explains the steps.
+// ConfigMap that names a ServiceAccount, it asks AWS which identity this ServiceAccount has. The
+// request uses the ServiceAccount's own credential. The controller writes the answer into the
+// ConfigMap. docs/library.md explains the steps.
 package main
 
 import (
@@ -43,7 +43,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The program has one manager, one set of the tenants' accounts, and one cache of their tokens.
+	// The program needs only one manager, which also has the tenants' accounts and the token cache.
 	mgr, err := manager.New(ctx, config, manager.Options{
 		Manager:  ctrl.Options{Metrics: server.Options{BindAddress: "0"}}, // no metrics server
 		Accounts: kube.Options{APIAudiences: strings.Fields(os.Getenv("API_AUDIENCES"))},

@@ -19,10 +19,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestAccounts tests auth/kube against the real API server: what auth/kube reads from it, which
-// requests auth/kube refuses to send, and which requests the API server refuses. The test uses
-// auth/kube as the controller of another project would, with the permissions of Lanyard's
-// controller.
+// TestAccounts tests auth/kube against the real API server:
+//
+//   - what auth/kube reads from the API server;
+//   - which requests auth/kube refuses to send;
+//   - which requests the API server refuses.
+//
+// The test uses auth/kube as the controller of another project would, with the permissions of
+// Lanyard's controller.
 func TestAccounts(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "accounts")
@@ -65,8 +69,8 @@ func TestAccounts(t *testing.T) {
 		_, err = accounts.Prove(t.Context(), before, audience)
 		wantCode(t, err, auth.CodeSubjectReplaced)
 	})
-	// auth/kube must refuse these audiences without any configuration, because they are audiences
-	// of the API server itself.
+	// These are audiences of the API server itself. auth/kube must refuse them although no
+	// option lists them.
 	for _, audience := range []string{local.Issuer, "https://kubernetes.default.svc", ""} {
 		t.Run("audience "+audience, func(t *testing.T) {
 			_, err := accounts.Prove(t.Context(), account, auth.ProofRequest{Form: auth.FormJWT, Audiences: []string{audience}})

@@ -28,8 +28,8 @@ type gate struct {
 	released chan struct{}
 }
 
-// shut makes the next upload wait. It returns a channel that is closed when the upload has arrived,
-// and a function that ends the upload's request without an answer.
+// shut makes the next upload wait. The channel reached is closed when the upload has arrived. The
+// function release ends the upload's request without an answer.
 func (g *gate) shut() (reached <-chan struct{}, release func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

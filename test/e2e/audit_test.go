@@ -53,8 +53,9 @@ var programs = []program{
 		"update secrets":                        "the authority of the serving certificates is replaced after years",
 	}},
 	{name: identityController, account: identityController, grants: 10, rare: map[string]string{
-		// The token server checks whether the identity controller may get the context object of a
-		// token. So the identity controller needs these verbs, although it does not use them.
+		// The identity controller requests tokens with context objects. The token server checks
+		// that the identity controller may get these objects. The verbs are needed only for this
+		// check: the identity controller itself sends no get requests for the objects.
 		"get shoots.core.gardener.cloud":                    "a binding's context object",
 		"get workloadidentitybindings.identity.lanyard.dev": "the binding itself",
 	}},
@@ -116,8 +117,8 @@ func findProgram(is func(program) bool) *program {
 }
 
 // judgeRun checks the API server's audit log of the whole run. It fails if a program's request was
-// forbidden, or if a program used an administrator's credential. If all tests ran, it also fails
-// for each verb that a program was granted but never used.
+// refused, or if a program used an administrator's credential. If all tests ran, judgeRun also
+// fails for each verb that a program was granted but never used.
 func judgeRun(tb testing.TB) {
 	tb.Helper()
 	for _, w := range world.Workloads() {
@@ -196,8 +197,7 @@ func (e auditEvent) isRefusedAt(at string) bool {
 }
 
 // TestAbandonedRequests checks which log lines show that a refused request was abandoned. Such a
-// line must be about a canceled context, and its time must be between the beginning and the end of
-// the request.
+// line is about a canceled context. Its time is between the beginning and the end of the request.
 func TestAbandonedRequests(t *testing.T) {
 	beside(t)
 	at := time.Date(2026, 11, 28, 2, 44, 11, 930639000, time.Local)
@@ -246,7 +246,7 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 		verb, resource, _ := strings.Cut(g, " ")
 		switch {
 		case all.used[g] > 0 || p.rare[g] != "":
-		// Programs need the verb list only with API servers before 1.34, which do not stream lists.
+		// The verb "list" is needed only with API servers before 1.34, which do not stream lists.
 		case verb == "list" && all.used["watch "+resource] > 0:
 		default:
 			tb.Errorf("the chart grants %s %s, which it never used", p.name, g)
@@ -259,13 +259,15 @@ func judgeGrants(tb testing.TB, p program, all permissions) {
 }
 
 // TestControllerUsesItsRights makes lanyard-controller use each of its permissions in the shared
-// cluster, so that [judgeRun] finds no unused permission. [TestExternalArtifact] makes the
-// controller use the permissions for Flux's kind ExternalArtifact.
+// cluster. [judgeRun] then finds no unused permission. [TestExternalArtifact] makes the controller
+// use the permissions for Flux's kind ExternalArtifact.
 func TestControllerUsesItsRights(t *testing.T) {
 	alone(t, "it changes what the chart grants all controllers")
-	// Turn off streamed lists, so that the controller uses its permissions for the verb list, as it
-	// does with an API server before 1.34. Lend the controller's identity to namespaces selected by
-	// label, because otherwise the chart does not let the controller read namespaces.
+	// These values make the controller use two kinds of permissions:
+	//   - The variable in extraEnv turns off streamed lists. The controller then uses its
+	//     permissions for the verb list, as with an API server before 1.34.
+	//   - controllerNamespaces lends the controller's identity to namespaces that a label selects.
+	//     Only with such a selector does the chart let the controller get namespaces.
 	install(t, map[string]any{
 		"extraEnv": environment("KUBE_FEATURE_WatchListClient=false"),
 		"identity": map[string]any{

@@ -135,8 +135,8 @@ func TestAWSCommandSigns(t *testing.T) {
 	}
 }
 
-// TestAWSCommandCallsServices makes the aws command call services that the local cloud does not
-// implement. For these services, the local cloud only checks who may call them.
+// TestAWSCommandCallsServices uses the aws command to call services that the local cloud does not
+// implement. For these services, the local cloud only checks whether the caller may call them.
 func TestAWSCommandCallsServices(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "awscalls-a"), newTenant(t, "awscalls-b")
@@ -215,8 +215,8 @@ func TestAWSCommandChains(t *testing.T) {
 			config := secretFile(t, "config", "[profile owner]\naws_access_key_id = "+ownerKey+"\naws_secret_access_key = "+ownerSecret+
 				"\n[profile landing]\nsource_profile = owner\nrole_arn = "+role+"landing\nrole_session_name = chained\n"+
 				"[profile target]\nsource_profile = "+source+"\nrole_arn = "+role+c.role+"\nrole_session_name = chained\n"+external)
-			// The aws command caches the session of a role in its home folder, whatever the source
-			// profile is. So each case has a home folder of its own.
+			// The aws command caches a role's session in the home folder, and uses the session even
+			// with another source profile. So each case has a home folder of its own.
 			asProfile := awsCommand{path: command.path, env: append(slices.Clone(command.env), "HOME="+t.TempDir(), "AWS_CONFIG_FILE="+config, "AWS_PROFILE=target")}
 			out, errs, err := asProfile.run(t, "", "sts", "get-caller-identity", "--query", "Arn")
 			switch want := "arn:aws:sts::" + workloadAccount + ":assumed-role/" + c.role + "/chained"; {

@@ -140,8 +140,9 @@ func loginAtGoogle(t *testing.T, w *bindingWorld) {
 	w.loginIsWithdrawn(t, identity, strings.TrimPrefix(tn.googleURL(), "oci://"), func() { grant() })
 }
 
-// loginIsWithdrawn makes skopeo pull an image with the login in a Secret, until the cloud withdraws
-// the permission to pull. When the identity is deleted, the login is removed from the Secret.
+// loginIsWithdrawn makes skopeo pull an image with the login in a Secret. When the cloud withdraws
+// the permission to pull, skopeo must fail. When the identity is deleted, the login must be removed
+// from the Secret.
 func (w *bindingWorld) loginIsWithdrawn(t *testing.T, identity *identityv1.WorkloadIdentity, image string, withdraw func()) {
 	t.Helper()
 	w.newBinding(t, identity.Name, identity.Name, identityv1.BindingStore{
@@ -161,7 +162,7 @@ func (w *bindingWorld) loginIsWithdrawn(t *testing.T, identity *identityv1.Workl
 	w.awaitSecret(t, identity.Name, hasNoLogin)
 }
 
-// hasNoLogin asserts that a Secret has the key for logins, but no login.
+// hasNoLogin asserts that a Secret has a Docker configuration without logins, and nothing else.
 func hasNoLogin(s *corev1.Secret) error {
 	return wantf(len(s.Data) == 1 && string(s.Data[corev1.DockerConfigJsonKey]) == `{"auths":{}}`, "it has %d keys", len(s.Data))
 }

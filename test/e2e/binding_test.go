@@ -129,8 +129,8 @@ func installBindings(t *testing.T) *bindingWorld {
 	})
 }
 
-// trustIdentity makes AWS trust the issuer with the given URL, and lets the proposal's
-// WorkloadIdentity, which has the given UID, assume the example role of the proposal GEP-26.
+// trustIdentity makes AWS trust the issuer with the given URL. It lets the WorkloadIdentity of the
+// proposal GEP-26 assume the proposal's example role. uid is the UID of the WorkloadIdentity.
 func trustIdentity(t *testing.T, url, uid string) {
 	t.Helper()
 	const audience = "team-foo"
@@ -147,10 +147,10 @@ func trustIdentity(t *testing.T, url, uid string) {
 }
 
 // proposedTrust has the trust policy of the example role of the proposal GEP-26. Several tests use
-// the role, each with its own issuer, so the policy has a statement for each issuer.
+// the role, each with its own issuer. So the policy has a statement for each issuer.
 var proposedTrust = struct {
 	mu         sync.Mutex
-	statements map[string]string // by the issuer's URL
+	statements map[string]string // the key is the issuer's URL
 }{statements: map[string]string{}}
 
 // proposedBindingWorks applies the binding in Gardener's proposal GEP-26. The consumer reads only
@@ -202,7 +202,8 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 			} `json:"shoot"`
 		} `json:"gardener.cloud"`
 	}
-	// AWS verifies the token later, in the call of assume.
+	// Read the claims without verification. AWS verifies the token later, when the test assumes the
+	// role with it.
 	must(t, "read the claims", parsed.UnsafeClaimsWithoutVerification(&claims))
 	if claims.Gardener.Shoot.UID != shoot {
 		t.Errorf("the claims are %+v", claims)

@@ -75,8 +75,8 @@ func TestBucketAtMinIO(t *testing.T) {
 			}
 		}
 	})
-	// The controller that all tests share reconciles this object. Its administrator lists no host
-	// in --allowed-endpoint-hosts, so the controller must refuse MinIO.
+	// The controller that all tests share reconciles these objects. It runs without
+	// --allowed-endpoint-hosts, so it must refuse MinIO.
 	t.Run("nobody is trusted for being asked", func(t *testing.T) {
 		before := proofs(t, a.namespace)
 		unlisted := exchanging(a.atMinIO(t, m, "unlisted", a.namespace), puller)
@@ -153,7 +153,7 @@ func TestBucketAtMinIO(t *testing.T) {
 	})
 }
 
-// proofs counts the tokens that the API server issued for ServiceAccounts of a namespace, from its
+// proofs returns how many token requests for ServiceAccounts of a namespace are in the API server's
 // audit log.
 func proofs(t *testing.T, namespace string) int {
 	t.Helper()

@@ -111,7 +111,8 @@ func contents(t *testing.T, a *v1alpha1.Artifact) (map[string]string, error) {
 	}
 }
 
-// some returns a few files whose contents differ for each name.
+// some returns the contents of a few files, by path. Each value of the argument name gives other
+// contents.
 func some(name string) map[string]string {
 	return map[string]string{"app.yaml": "app of " + name, "config/settings.yaml": "settings of " + name, "config/ünï & co.yaml": name}
 }
@@ -187,7 +188,7 @@ func TestBucketChanges(t *testing.T) {
 	for i := range count {
 		put(fmt.Sprintf("app-%02d.yaml", i), fmt.Sprintf("content %d\n", i))
 	}
-	// This object is so large that the controller still reads it while it writes the archive.
+	// This object is so large that the controller begins to archive it before reading all of it.
 	put("large.bin", noise(t, 3<<20))
 	store.put(t, "elsewhere/app.yaml", "not of the prefix")
 	whole := func() map[string]string {
@@ -202,8 +203,8 @@ func TestBucketChanges(t *testing.T) {
 	o.Spec.Interval.Duration = time.Hour // only requested reconciliations run
 	create(t, o)
 	await(t, o, "the objects", holding(t, whole()))
-	// step requests a reconciliation. The controller must then fetch this number of objects. If
-	// renewed is true, the revision must change; otherwise it must stay the same.
+	// step requests a reconciliation. The number of objects that the controller then fetches must
+	// equal fetches. If renewed is true, the revision must change; otherwise it must stay the same.
 	step := func(t *testing.T, fetches int, renewed bool) {
 		t.Helper()
 		begin, before := world.Cloud().Journal().Last(), o.Status.Artifact.Revision

@@ -152,7 +152,9 @@ func TestAccountChanges(t *testing.T) {
 		if o.Status.Identity != nil {
 			t.Errorf("status.identity is still %+v", o.Status.Identity)
 		}
-		for range 3 { // no reconciliation may use a token that is still cached
+		// Request several reconciliations. None of them may use a token of the deleted account,
+		// which the controller may still have in its cache.
+		for range 3 {
 			at := request(t, o)
 			await(t, o, "the request is handled", handled(at))
 			must(t, "still refused", failing("SubjectNotFound")(o))

@@ -84,8 +84,9 @@ func (j *ciJob) run(t *testing.T, program string, args ...string) (out, said str
 	return stdout.String(), stderr.String(), err
 }
 
-// commands returns lanyard's arguments for several commands about an artifact. Run the commands in
-// the order of the map's keys, because the first command pushes the artifact.
+// commands returns lanyard's arguments for several commands about an artifact. Each key begins with
+// a number. Run the commands in the order of these numbers, because the first command pushes the
+// artifact.
 func (j *ciJob) commands(t *testing.T, repository string) map[string][]string {
 	t.Helper()
 	return map[string][]string{
@@ -236,7 +237,8 @@ func jobsInTheCluster(t *testing.T, namespace string) {
 }
 
 // kubectlAsTheJob makes kubectl run lanyard as its credential plugin. The plugin needs a kubeconfig
-// of its own. If it gets kubectl's kubeconfig, its error message must say so.
+// of its own. If the plugin gets kubectl's kubeconfig, its error message must say how to pass
+// another one.
 func kubectlAsTheJob(t *testing.T, job *ciJob, config, namespace string) {
 	t.Helper()
 	lanyard, err := filepath.Abs(binary("lanyard"))
@@ -573,8 +575,8 @@ func helmPushes(config, host string) error {
 }
 
 // openDoorForBasic serves a second host of a registry, for clients that use Basic authentication.
-// The second host forwards a client's password as a bearer token to the registry, which accepts or
-// refuses the token.
+// The second host forwards a client's password to the registry, as a bearer token. The registry
+// accepts or refuses the token.
 func openDoorForBasic(t *testing.T, host, upstream string) {
 	t.Helper()
 	door := &httputil.ReverseProxy{

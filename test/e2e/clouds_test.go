@@ -88,9 +88,10 @@ func (tn *tenant) pushToAzure(t *testing.T, application, tag string) string {
 	return publish(t, "oci://"+host+"/app", tag, layer(t, file("app.yaml", tn.namespace)), login)
 }
 
-// atGoogle creates a service account that the tenant's ServiceAccount may impersonate, and
-// annotates the ServiceAccount with it. It creates a repository where the service account may push
-// and pull. It returns the service account's email.
+// atGoogle creates a service account at Google for the tenant, and a repository where this account
+// may push and pull. The tenant's ServiceAccount may impersonate the service account at Google.
+// atGoogle annotates the ServiceAccount with the email of the service account, and returns the
+// email.
 func (tn *tenant) atGoogle(t *testing.T) (account string) {
 	t.Helper()
 	account = tn.namespace + "@" + googleProject + ".iam.gserviceaccount.com"

@@ -138,9 +138,9 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 	})
 
 	t.Run("the controller's own identity", func(t *testing.T) {
-		// The chart's value controllerNamespaces admits both namespaces. The
-		// AWSClusterControllerIdentity admits one of them. At first, it is only a source for other
-		// identities, and no object may use it directly.
+		// The chart's value controllerNamespaces admits the namespaces of both tenants. The
+		// AWSClusterControllerIdentity admits only lent-a, the first tenant's. At first, this
+		// identity is only a source for other identities, and no object may use it directly.
 		own := func(tn *tenant) *v1alpha1.Bucket {
 			o := tn.bucket("own", v1alpha1.ProviderAWS, chainedBucket)
 			o.Spec.ServiceAccountName = ""
@@ -152,7 +152,8 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 		await(t, second, "it is refused", unfetched(meta.ReasonSourceOnly))
 		identity := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 		patch(t, identity, func(o *identityv1.AWSClusterControllerIdentity) { o.Spec.SourceOnly = false })
-		// AWS refuses the first object, because the controller itself may not read the bucket.
+		// The first tenant's Bucket may now use the controller's identity. But AWS does not let
+		// this identity read chainedBucket.
 		await(t, first, "it acts as the controller", unfetched("BucketRefused", "AccessDenied"))
 		await(t, second, "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized, "AWSClusterControllerIdentity default"))
 	})

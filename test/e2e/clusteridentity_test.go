@@ -80,15 +80,16 @@ func trustPrincipal(arn string) json.RawMessage {
 	return json.RawMessage(statements(fmt.Sprintf(`{"Effect":"Allow","Principal":{"AWS":%q},"Action":"sts:AssumeRole"}`, arn)))
 }
 
-// startIdentities installs the chart for AWS identities, and starts the identity controller, which
-// runs until the test ends. The identity controller and the fetching controller use the access key
-// of the user ClusterAPI-Owner at AWS. The namespaces are the chart's tenantNamespaces.
+// startIdentities installs the chart for AWS identities, and starts the identity controller. This
+// controller runs until the test ends. At AWS, the identity controller and the fetching controller
+// use the access key of the user ClusterAPI-Owner. The namespaces are the value of the chart's
+// tenantNamespaces.
 func startIdentities(t *testing.T, identity map[string]any, namespaces ...any) {
 	t.Helper()
 	variables := []string{"AWS_ACCESS_KEY_ID=" + ownerKey, "AWS_SECRET_ACCESS_KEY=" + ownerSecret}
-	// Make the fetching controller send list requests, as with an API server before 1.34, which
-	// does not stream lists. [judgeRun] requires that each granted verb is used, and only this test
-	// grants the verb list for Secrets.
+	// Make the fetching controller send list requests. Controllers send them to API servers before
+	// 1.34, which do not stream lists. Only this test grants the verb list for Secrets, and
+	// [judgeRun] requires that each granted verb is used.
 	listing := environment(append(variables, "KUBE_FEATURE_WatchListClient=false")...)
 	all := map[string]any{"awsIdentities": true}
 	maps.Copy(all, identity)
@@ -222,10 +223,14 @@ func refused(reason string, words ...string) func(*infrav1.AWSCluster) error {
 	}
 }
 
-// TestClusterIdentities applies the manifests of docs/cluster-identities.md, and tests the user
-// stories of the design "Single Controller Multitenancy" of Cluster API Provider AWS: a role in
-// another account with an external ID, the controller's own identity, static keys, and a
-// ServiceAccount's role. Then it withdraws grants, and deletes an identity while it is in use.
+// TestClusterIdentities applies the manifests of docs/cluster-identities.md. It tests the user
+// stories of the design "Single Controller Multitenancy" of Cluster API Provider AWS:
+//   - a role in another account, assumed with an external ID
+//   - the controller's own identity
+//   - static keys
+//   - a ServiceAccount's role
+//
+// Then it withdraws grants, and deletes an identity that is in use.
 func TestClusterIdentities(t *testing.T) {
 	alone(t, "AWS identities are of the whole cluster, and the chart grants more for them")
 	begin := world.Cloud().Journal().Last()
@@ -240,7 +245,8 @@ func TestClusterIdentities(t *testing.T) {
 	const role, controllers = identityv1.AWSClusterRoleIdentityKind, identityv1.AWSClusterControllerIdentityKind
 	identityControllerIsHeld(t, "test-account-role")
 
-	// Stories 1 and 3 of the design: another account, with an external ID.
+	// Stories 1 and 3 of the design "Single Controller Multitenancy": a role in another account,
+	// assumed with an external ID.
 	test := &infrav1.AWSCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: "test"}}
 	await(t, test, "it is in the workload account", inAccount(workloadAccount))
 	for i := range 5 {
@@ -275,7 +281,8 @@ func TestClusterIdentities(t *testing.T) {
 		await(t, awsCluster(t, "test", "account", identityv1.AWSServiceAccountIdentityKind, "test-service-account"), "it is ready", inAccount(workloadAccount))
 		await(t, awsCluster(t, "others", "account", identityv1.AWSServiceAccountIdentityKind, "test-service-account"), "it is refused", refused("SubjectNotFound"))
 	})
-	t.Run("no identity is named", func(t *testing.T) { // Story 2 of the design
+	// Story 2 of the design "Single Controller Multitenancy": the controller's own identity.
+	t.Run("no identity is named", func(t *testing.T) {
 		o := awsCluster(t, "test", "omitted", "", "")
 		await(t, o, "it is refused", refused(meta.ReasonSourceOnly))
 		own := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -297,8 +304,8 @@ func TestClusterIdentities(t *testing.T) {
 			c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
 			return wantf(c != nil && c.Reason == meta.ReasonIdentityInUse && o.DeletionTimestamp != nil, "%+v", c)
 		})
-		// Withdraw a source's grant. Then no cluster is admitted any more, so no cluster blocks the
-		// deletion of the identity.
+		// Let the source identity admit no namespace. Then no cluster may use the role identity any
+		// more, so no cluster blocks the deletion of the role identity.
 		own := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 		patch(t, own, func(o *identityv1.AWSClusterControllerIdentity) { o.Spec.AllowedNamespaces.List = nil })
 		eventually(t, "the identity is gone", func(ctx context.Context) error {
@@ -309,9 +316,9 @@ func TestClusterIdentities(t *testing.T) {
 	})
 }
 
-// TestGrantsAtTheAPIServer sends each row of the truth table of package grant to the real API
-// server, for each kind that has grants. The grant in the stored object must allow what the table
-// allows. Unknown fields must be refused.
+// TestGrantsAtTheAPIServer tests the truth table of package grant with the real API server. It
+// sends each row once for each kind that has grants. The grant in the stored object must allow what
+// the table allows. The API server must refuse unknown fields.
 func TestGrantsAtTheAPIServer(t *testing.T) {
 	beside(t)
 	installPolicy(t, "../../config/admission/awsidentities.yaml")

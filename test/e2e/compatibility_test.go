@@ -191,7 +191,8 @@ type issued struct {
 	key          *rsa.PrivateKey // signs the tokens
 }
 
-// tokens returns all types of tokens. Each namespace has a subject for each type.
+// tokens returns all types of tokens. productionNamespace and stagingNamespace can get tokens of
+// each type.
 func (w *matrixWorld) tokens(t *testing.T) []issued {
 	t.Helper()
 	audiences := []string{vaultAudience, clusterAudience, wrongAudience}

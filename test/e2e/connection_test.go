@@ -18,9 +18,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/dataplane"
 )
 
-// fetchers returns a function that makes an OCIRepository, an ImageRepository, and a Bucket at each
-// cloud. It also prepares what these objects fetch. The controller fetches each of them with a
-// different client, and each client may open connections in its own way.
+// fetchers prepares content, and returns a function that makes the objects that fetch it. The
+// function makes an OCIRepository, an ImageRepository and three Buckets, one at each cloud. The
+// controller fetches each object with a different client. Each client may open connections in its
+// own way.
 func (tn *tenant) fetchers(t *testing.T) func(name string, proxy, ca *meta.LocalReference) []client.Object {
 	t.Helper()
 	tn.pushFile(t, "1.0.0", "app")
@@ -149,8 +150,9 @@ func TestTenantsProxy(t *testing.T) {
 }
 
 // TestTenantsCA fetches with certificate authorities that the tenant configures. These authorities
-// apply to the connection to the service, but never to the exchange. If they do not include the
-// service's authority, an object gets its credential, and fails at the service.
+// apply to the connection to the service. They never apply to the exchange, in which the controller
+// gets the credential. If the service's authority is missing, an object gets its credential, but
+// then fails at the service.
 func TestTenantsCA(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "authority")

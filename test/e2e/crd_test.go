@@ -39,7 +39,7 @@ func TestAdmission(t *testing.T) {
 	}
 }
 
-// admit sends the rows of one table for this kind to the API server.
+// admit reads the table at path, and sends its rows for this kind to the API server.
 func admit(t *testing.T, tn *tenant, kind string, minimal map[string]any, path string) {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -83,14 +83,15 @@ func newFederatedRegistry(t *testing.T, host string) *federatedRegistry {
 	return r
 }
 
-// push publishes a file while the registry is open, and returns the manifest's digest.
+// push publishes a file without a token, and returns the manifest's digest. Call push before
+// protect.
 func (r *federatedRegistry) push(t *testing.T, repository, tag, content string) string {
 	t.Helper()
 	return publish(t, "oci://"+r.host+"/"+repository, tag, layer(t, file("app.yaml", content)), authn.Anonymous)
 }
 
-// protect closes the registry: each repository requires a token of one subject. The map gives the
-// subject of each repository. The token's audience must be the registry's host. The keys of the
+// protect makes the registry require a token. For each repository, the map gives the subject that
+// the token must have. The token's audience must be the registry's host. The public keys of the
 // token's issuer are at the URL jwks.
 func (r *federatedRegistry) protect(t *testing.T, issuer, jwks string, subjects map[string]string) {
 	t.Helper()
@@ -144,7 +145,7 @@ func readStory(t *testing.T, name string, replace ...string) *local.Manifests {
 }
 
 // TestServiceAccountToken tests Stories 1 and 4 of the design of vendor-agnostic credentials
-// (testdata/stories), and attempts of other tenants, which must be refused.
+// (testdata/stories). A tenant must not get another tenant's content.
 func TestServiceAccountToken(t *testing.T) {
 	beside(t, stories)
 	zot, harbor := newFederatedRegistry(t, "zot.registry.example.com"), newFederatedRegistry(t, "harbor.registry.example.com")
@@ -178,7 +179,8 @@ func TestServiceAccountToken(t *testing.T) {
 	t.Run("user name", func(t *testing.T) { takesUserNames(t, zot, named) })
 	t.Run("Story 4 of another tenant", func(t *testing.T) {
 		tn := newTenant(t, "tenant-d")
-		// This account has the same name as the story's account, in another namespace.
+		// This ServiceAccount has the same name as the one in credential-4.yaml, but is in another
+		// namespace.
 		tn.putAccount(t, scanned.Spec.ServiceAccountName, "")
 		theirs := scanned.DeepCopy()
 		theirs.ObjectMeta, theirs.Status = metav1.ObjectMeta{Namespace: tn.namespace, Name: scanned.Name}, v1alpha1.ImageRepositoryStatus{}
@@ -276,7 +278,8 @@ func takesUserNames(t *testing.T, zot *federatedRegistry, manifest string) {
 	await(t, pull("malformed", map[string]string{annotation: "a:b"}), "the refusal", failing("IdentityInvalid", annotation))
 }
 
-// refuseTokens creates objects that must fail at a registry that trusts the cluster's issuer.
+// refuseTokens creates objects that refer to zot, a registry that trusts the cluster's issuer.
+// Either the controller must refuse the object, or zot must refuse its token.
 func refuseTokens(t *testing.T, zot *federatedRegistry) {
 	t.Helper()
 	tn := newTenant(t, "tenant-f")

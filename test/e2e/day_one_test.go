@@ -26,9 +26,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestDayOne installs an issuer whose public keys a person publishes, as docs/issuer.md says for a
-// bucket. Until the person confirms the first key, nobody gets a token, and the conditions of
-// WorkloadIdentities say what to do.
+// TestDayOne installs an issuer whose public keys a person publishes. docs/issuer.md describes this
+// for a bucket. Nobody gets a token until the person confirms the first key. Until then, the
+// conditions of WorkloadIdentities say what to do.
 func TestDayOne(t *testing.T) {
 	beside(t, lane4)
 	cluster := startCluster(t, "dayone", "", nil)
@@ -119,8 +119,9 @@ func TestDayOne(t *testing.T) {
 	eventually(t, "both audit logs have the request", func(context.Context) error { return sameRequest(w, claims.ID) })
 }
 
-// sameRequest returns an error unless one request is in both audit logs. It finds the request in
-// the token server's log by the jti of the token, and then in the API server's log by its audit ID.
+// sameRequest returns an error unless one request is in both audit logs. It searches the token
+// server's log for the jti of the token. The line that it finds has an audit ID. It then searches
+// the API server's log for this audit ID.
 func sameRequest(w *issuerWorld, jti string) error {
 	made, err := lineWith(w.tokenServer.Log, jti)
 	if err != nil {
@@ -137,7 +138,7 @@ func sameRequest(w *issuerWorld, jti string) error {
 	return wantf(event.AuditID != "" && bytes.Contains(request, []byte("/apis/token.lanyard.dev/")), "it is another request: %s", request)
 }
 
-// lineWith returns the first line of a file that contains the text.
+// lineWith searches a file, and returns the first line that contains the text.
 func lineWith(path, text string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -43,10 +43,10 @@ func newDelivered(t *testing.T, folder string, data map[string][]byte) delivered
 	return delivered(folder)
 }
 
-// path returns the path of a key's file.
+// path returns the path of the file for a key of the Secret.
 func (d delivered) path(key string) string { return filepath.Join(string(d), key) }
 
-// read returns the content of a key.
+// read returns the value of a key of the Secret.
 func (d delivered) read(t *testing.T, key string) string {
 	t.Helper()
 	content, err := os.ReadFile(d.path(key))
@@ -100,7 +100,8 @@ func (d delivered) awsKeys(t *testing.T, args ...string) (stdout string, err err
 	return d.run(t, append(delivered(t.TempDir()).env(t), "AWS_SHARED_CREDENTIALS_FILE="+d.path("credentials"), "AWS_REGION="+local.Region), "aws", args...)
 }
 
-// node runs a cloud's client for Node with the Secret's variables.
+// node runs a script of package [node] with the Secret's variables. The script gets a token from a
+// cloud's client library for Node.js.
 func (d delivered) node(t *testing.T, script, scope string) node.Token {
 	t.Helper()
 	token, err := node.GetToken(t.Context(), script, scope, d.env(t, "AZURE_AUTHORITY_HOST=https://login.microsoftonline.com/"))
@@ -108,8 +109,10 @@ func (d delivered) node(t *testing.T, script, scope string) node.Token {
 	return token
 }
 
-// vault logs in at Vault. Three files in the folder have Vault's address, the body of the login
-// request, and the identity's providerConfig, which has the mount path of Vault's plugin.
+// vault logs in at Vault with three files in the folder:
+//   - Vault's address
+//   - the body of the login request
+//   - the identity's providerConfig, which has the mount path of Vault's plugin
 func (d delivered) vault(t *testing.T) verdict {
 	t.Helper()
 	var config struct {
@@ -132,8 +135,10 @@ func (d delivered) skopeo(t *testing.T, image string) (stdout string, err error)
 	return d.run(t, d.env(t), "skopeo", "inspect", "--raw", "--authfile", d.path(".dockerconfigjson"), "docker://"+image)
 }
 
-// page runs the commands in a section of docs/delivery.md with the Secret's variables. It replaces
-// the page's mount path with the folder, and the page's repository with the given repository.
+// page runs the commands in a section of docs/delivery.md with the Secret's variables. In the
+// commands, it first replaces two values of the page:
+//   - the Secret's mount path, with the folder d
+//   - the image repository, with the argument repository
 func (d delivered) page(t *testing.T, heading, repository string) (stdout string, err error) {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "delivery.md"))

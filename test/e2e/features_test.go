@@ -145,9 +145,8 @@ func TestArtifactURL(t *testing.T) {
 }
 
 // TestControllerIdentity lends the controller's own identity to namespaces with a label. Objects in
-// other namespaces must not get the identity, and neither must objects with a tenant's proxy. The
-// controller gets its identity as a Pod on EKS does: from the name of a role and a file with a
-// token.
+// other namespaces must not get the identity. Objects with a tenant's proxy must not get it either.
+// The controller gets its identity as a Pod on EKS does: from a role's name and a token file.
 func TestControllerIdentity(t *testing.T) {
 	alone(t, "it changes what the chart grants all controllers")
 	const role = "lanyard-controller"

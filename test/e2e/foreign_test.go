@@ -63,8 +63,9 @@ func startForeign(t *testing.T, name, readyURL string, client *http.Client, env 
 // vault is Vault's JWT plugin with one role for one subject.
 type vault struct{ url string }
 
-// startVault starts Vault's JWT plugin in the local cloud, where the plugin reads the issuer's
-// discovery document and keys.
+// startVault starts a server with Vault's JWT plugin, and gives the plugin one role for the
+// subject. The plugin uses the local cloud's proxy to read the issuer's discovery document and
+// keys.
 func startVault(t *testing.T, issuer, audience, subject string) *vault {
 	t.Helper()
 	address := freeAddress(t)

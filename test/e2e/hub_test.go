@@ -105,8 +105,8 @@ func installHub(t *testing.T) *hubWorld {
 	return w
 }
 
-// grant creates accounts at the hub for both spokes. It also creates the kubeconfig of spokeName,
-// with the commands that `lanyard hub grant` prints.
+// grant creates accounts at the hub for both spokes. It then runs commands that `lanyard hub grant`
+// prints. These commands create the kubeconfig of spokeName.
 func (w *hubWorld) grant(t *testing.T) {
 	t.Helper()
 	must(t, "forget a former token", os.RemoveAll(filepath.Join(w.files, "token")))
@@ -134,8 +134,8 @@ func (w *hubWorld) applyGrant(t *testing.T, spoke, namespace string) (advice str
 	return errs.String()
 }
 
-// shell runs commands that are meant for people, such as those that `lanyard hub grant` prints. The
-// program controlplane serves as the command kubectl.
+// shell runs commands that are meant for people, such as those that `lanyard hub grant` prints. In
+// these commands, kubectl is a script that runs `controlplane kubectl`.
 func (w *hubWorld) shell(t *testing.T, cluster *local.Cluster, commands string) {
 	t.Helper()
 	program, err := filepath.Abs(binary("controlplane"))
@@ -197,8 +197,13 @@ func spokeIsLimited(t *testing.T, w *hubWorld) {
 	}
 }
 
-// spokeHasNoEvidence asserts that a spoke gets a token for an object of the hub only if the object
-// exists and uses the identity, and if the spoke has the right to read the object.
+// spokeHasNoEvidence requests tokens of the hub's identity w.identity as a spoke. Each request
+// names an object for which the token is needed. The spoke may get the token only if:
+//   - the object exists at the hub, with the UID in the request
+//   - the object is in the namespace of w.identity
+//   - the spoke has the right to read the object at the hub
+//
+// So an object of the spoke's own cluster is no evidence.
 func spokeHasNoEvidence(t *testing.T, w *hubWorld) {
 	t.Helper()
 	typed, _ := w.asSpoke(t)
@@ -359,8 +364,8 @@ func bindingReady(o *v1alpha1.WorkloadIdentityBinding) error {
 	return wantf(o.Annotations[meta.OperationAnnotation] == "", "it is being renewed")
 }
 
-// hubVouches asserts that the Secret in the spoke has a token of the hub's issuer, which Vault
-// accepts. The token's claims must contain the spoke that requested it.
+// hubVouches asserts that the Secret in the spoke has a token of the hub's issuer. The token's
+// claims must name the spoke that requested it. Vault must accept the token.
 func hubVouches(t *testing.T, w *hubWorld) {
 	t.Helper()
 	w.newBinding(t, grantedNamespace)

@@ -102,8 +102,8 @@ func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	}
 }
 
-// The namespaces of the tenants in objectsAtClouds, and the names of the owner's resources at the
-// clouds.
+// Names for the function objectsAtClouds: the namespaces of two tenants, an owner and a thief, and
+// the owner's resources at the clouds.
 const (
 	ownerNamespace, thiefNamespace = "identity-owner", "identity-thief"
 	identityBucket                 = "e2e-identities"
@@ -143,9 +143,9 @@ func identitySubject(namespace, cloud string) string {
 	return "lanyard.dev:workloadidentity:" + namespace + ":" + cloud
 }
 
-// objectsAtClouds creates objects that fetch content from clouds with WorkloadIdentities: for each
-// cloud, one object of each such kind. The clouds must accept the objects in ownerNamespace, and
-// refuse the same objects in thiefNamespace.
+// objectsAtClouds creates objects that use WorkloadIdentities to fetch content. There is one object
+// for each cloud and each kind that fetches. The clouds must accept the objects in ownerNamespace.
+// They must refuse the same objects in thiefNamespace.
 func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	begin := world.Cloud().Journal().Last()
@@ -195,9 +195,9 @@ func objectsAtClouds(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// identityAtAWS creates a role that trusts the owner's identity, and a repository and a bucket that
-// the role may read. It returns a Replacer for the placeholders in identityManifests. The functions
-// below do the same at the other clouds.
+// identityAtAWS creates a role that trusts the owner's identity. It also creates a repository and a
+// bucket that the role may read. It returns a Replacer for the placeholders in identityManifests.
+// The functions below do the same at the other clouds.
 func identityAtAWS(t *testing.T) *strings.Replacer {
 	t.Helper()
 	cloud, repository := world.Cloud().AWS(), ownerNamespace+"/app"

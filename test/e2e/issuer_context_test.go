@@ -99,9 +99,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: refresher}
 subjects: [{kind: ServiceAccount, namespace: garden-e2e-a, name: refresher}]
 `
 
-// contextsAreChecked requests tokens with objects of Gardener's kinds as context, and checks the
-// tokens' claims. The token server reads these objects with the rights that the chart grants for
-// issuer.claimsConfig.
+// contextsAreChecked requests tokens whose contextObject is of one of Gardener's kinds. It checks
+// the tokens' claims. The token server reads Gardener's objects with the rights that the chart
+// grants for issuer.claimsConfig.
 func contextsAreChecked(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	makeGarden(t, w)

@@ -178,9 +178,9 @@ func (w *issuerWorld) newIdentity(t *testing.T, namespace, name string, audience
 	return identity
 }
 
-// requestFor requests a token of an identity through the API server. The spec is JSON. The client
-// must be able to decode the kind Status; otherwise the error would not say why a request was
-// refused.
+// requestFor requests a token of an identity through the API server. The spec is JSON. The API
+// server answers a refused request with an object of kind Status. The client must be able to decode
+// this kind, because the Status has the reason.
 func requestFor(ctx context.Context, api rest.Interface, identity client.ObjectKey, spec string) (string, error) {
 	answer := api.Post().AbsPath(tokenPath(identity)).SetHeader("Content-Type", "application/json").Body([]byte(tokenRequest(spec))).Do(ctx)
 	if err := answer.Error(); err != nil {
@@ -193,7 +193,7 @@ func requestFor(ctx context.Context, api rest.Interface, identity client.ObjectK
 	return readToken(data)
 }
 
-// mint requests a token for an audience as the administrator.
+// mint acts as the administrator, and requests a token of an identity for this audience.
 func (w *issuerWorld) mint(ctx context.Context, identity client.Object, audience string) (string, error) {
 	return requestFor(ctx, w.api, client.ObjectKeyFromObject(identity), fmt.Sprintf(`{"audiences":[%q]}`, audience))
 }

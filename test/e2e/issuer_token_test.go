@@ -54,7 +54,9 @@ spec:
       iamRoleARN: arn:aws:iam::112233445566:role/gardener-dev
 `
 
-// tokensAreRequested creates proposedIdentity. Only authorized callers may get its tokens.
+// tokensAreRequested creates the WorkloadIdentity in proposedIdentity, and requests tokens of it.
+// It checks what a token says, and that only authorized callers get tokens. The cluster's own API
+// server must refuse such a token.
 func tokensAreRequested(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	identity := &v1alpha1.WorkloadIdentity{}
@@ -291,8 +293,9 @@ func dangerousRights(t *testing.T, w *issuerWorld) {
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: local.Namespace, Name: "lanyard-controller"}},
 	}))
-	// The new replica becomes ready in spite of the dangerous right, so the API server uses the
-	// replica.
+	// lanyard-controller can read the signing keys now, so the token server must make no tokens. A
+	// new replica must become ready nevertheless: without a ready replica, no namespace could be
+	// deleted. The replica must answer a request for a token with 503.
 	w.tokenServer = w.startReplica(t, tokenServer, "fourth")
 	if _, err := requestToken(t.Context(), w.Cluster, ""); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "signing keys") {
 		t.Errorf("a program can read the keys: %v; want 503 with this reason", err)

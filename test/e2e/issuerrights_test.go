@@ -90,8 +90,9 @@ func goldenRights(t *testing.T, cluster *local.Cluster) {
 	golden(t, "testdata/issuer-rights.golden", table.String())
 }
 
-// rightsOf returns a set of rights as strings. Each string has a verb, a resource and, if the right
-// is limited to some objects, their names. For rights to URL paths, it has the verbs and a path.
+// rightsOf returns a set of rights as strings. A right to a resource has a verb, the resource and,
+// if the right is limited to some objects, their names. A right to a URL path has the verbs and the
+// path.
 func rightsOf(status authorizationv1.SubjectRulesReviewStatus) map[string]bool {
 	found := map[string]bool{}
 	for _, rule := range status.ResourceRules {
@@ -161,8 +162,8 @@ func controllerIsHeld(t *testing.T, cluster *local.Cluster) {
 	must(t, "the owner changes the spec", patch(admin, `{"metadata":{"finalizers":null},"spec":{"suspend":true}}`))
 }
 
-// usersMintNothing asserts that the roles view, edit and admin, with the chart's additions, cannot
-// create tokens of a WorkloadIdentity or change keys. The roles edit and admin must be able to
+// usersMintNothing tests the roles view, edit and admin, with the chart's additions. None of them
+// may create tokens of a WorkloadIdentity or change keys. The roles edit and admin must be able to
 // write WorkloadIdentities; view must not.
 func usersMintNothing(t *testing.T, cluster *local.Cluster) {
 	t.Helper()

@@ -28,14 +28,14 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestKustomizeController makes Flux's own kustomize-controller apply Lanyard's artifacts, as
-// docs/flux.md says: with the feature gate ExternalArtifact, and without references across
-// namespaces. `make e2e-flux` builds the controller and runs this test.
+// TestKustomizeController makes Flux's own kustomize-controller apply Lanyard's artifacts. As
+// docs/flux.md says, kustomize-controller has the feature gate ExternalArtifact, and allows no
+// references across namespaces. `make e2e-flux` builds kustomize-controller and runs this test.
 func TestKustomizeController(t *testing.T) {
 	alone(t, "it installs Flux's kinds")
-	// Install the CRDs of kustomize-controller. Install the CRDs of source-controller too, because
-	// kustomize-controller watches their kinds. The versions are those in the go.mod files of both
-	// programs.
+	// Install the CRDs of kustomize-controller. It watches the kinds of source-controller, so
+	// install their CRDs too. The go.mod files in kustomize and bench/controller/flux set the
+	// versions.
 	installDefinitions(t, filepath.Join(fluxModule(t, "kustomize", "kustomize-controller"), "config/crd/bases"))
 	installDefinitions(t, filepath.Join(fluxModule(t, "../../bench/controller/flux", "source-controller"), "config/crd/bases"))
 	t.Run("without the feature gate", func(t *testing.T) {
@@ -194,15 +194,15 @@ func installDefinitions(t *testing.T, dir string) {
 	}
 }
 
-// pushConfig publishes a ConfigMap with one value for the tenant's namespace. It returns the
-// manifest's digest.
+// pushConfig publishes a file with a ConfigMap that has one value. It returns the digest of the OCI
+// manifest.
 func (tn *tenant) pushConfig(t *testing.T, tag, name, value string) string {
 	t.Helper()
 	return tn.pushFile(t, tag, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %s}\n", name, value))
 }
 
-// kustomization returns a Kustomization that applies an ExternalArtifact of the same name to the
-// Kustomization's namespace. The last parameter is the ExternalArtifact's namespace.
+// kustomization returns a Kustomization that creates objects in its own namespace. Its source is
+// the ExternalArtifact of the same name. The last parameter is the ExternalArtifact's namespace.
 func kustomization(namespace, name, of string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"sourceRef": map[string]any{"kind": "ExternalArtifact", "name": name, "namespace": of},

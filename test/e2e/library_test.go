@@ -19,9 +19,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestLibrary runs examples/controller, which is another project's controller with Lanyard's
-// library. It has the rights that such a controller needs according to docs/library.md, and rights
-// for its own kind of objects, ConfigMaps.
+// TestLibrary runs examples/controller, which uses Lanyard's library as another project's
+// controller would. It has the rights that such a controller needs according to docs/library.md. It
+// also has rights for its own kind of objects, ConfigMaps.
 func TestLibrary(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "library-a"), newTenant(t, "library-b")

@@ -9,9 +9,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestLockdown runs controllers with flags that decide two things: which identity an object without
-// a ServiceAccount in its spec gets, and whether the spec may set a ServiceAccount. A refused
-// object must not be retried, and the message must contain the flag.
+// TestLockdown runs controllers with flags that restrict the ServiceAccounts of objects. Some flags
+// decide which identity an object without a ServiceAccount in its spec gets. Another decides
+// whether the spec may set a ServiceAccount. A refused object must not be retried, and the message
+// must contain the flag.
 func TestLockdown(t *testing.T) {
 	beside(t)
 	const fallback = "fallback"
@@ -23,8 +24,10 @@ func TestLockdown(t *testing.T) {
 			return wantf(apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionStalled), "it is not stalled: %+v", o.Status.Conditions)
 		}
 	}
-	// The fields bare and defaulted hold objects without a ServiceAccount in their spec. Only the
-	// namespace of the object in defaulted has a ServiceAccount with the name "fallback".
+	// objects has three objects:
+	//   - bare has no ServiceAccount in its spec
+	//   - named has one in its spec
+	//   - defaulted has none in its spec; only its namespace has the ServiceAccount "fallback"
 	type objects struct{ bare, named, defaulted *v1alpha1.OCIRepository }
 	tests := []struct {
 		name   string

@@ -48,7 +48,7 @@ type minioConfig struct {
 }
 
 // startMinIO starts the unmodified MinIO in the local cloud. MinIO reads the discovery document at
-// the issuer's own URL, through the cloud's proxy and with the cloud's CA.
+// the issuer's own URL. It uses the cloud's proxy, and trusts the cloud's CA.
 func startMinIO(t *testing.T, config minioConfig) *minio {
 	t.Helper()
 	dir := t.TempDir()

@@ -25,9 +25,9 @@ import (
 
 // mistake is a row of the table in docs/errors.md: an object with one typical mistake.
 type mistake struct {
-	what   string        // the mistake, for the table
+	what   string        // text of the table's column Mistake
 	where  string        // the wrong field, and its object
-	wrong  client.Object // the refused object; it or an object that it refers to has the mistake
+	wrong  client.Object // the object that must be refused because of the mistake
 	reason string
 }
 

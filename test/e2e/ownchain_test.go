@@ -27,8 +27,8 @@ func (tn *tenant) mayAssume(t *testing.T) {
 	}))
 }
 
-// TestOwnChain reads a tenant's registry and bucket in a second account through the tenant's own
-// chain: its role, and a second role that trusts the first. Another tenant configures the same
+// TestOwnChain reads a tenant's registry and bucket in a second account. The tenant configures its
+// own chain: its role, and a second role that trusts the first. Another tenant configures the same
 // chain, and must be refused.
 func TestOwnChain(t *testing.T) {
 	beside(t)

@@ -43,7 +43,8 @@ type special struct {
 	says []string
 }
 
-// specials lists the special commands of all pages.
+// specials describes the commands that need special treatment, from all pages. Such a command
+// cannot simply run and succeed, or the test checks its output.
 var specials = []special{
 	{begin: "make demo", stays: "Stop it with Ctrl-C"},
 	{begin: "make test", leftOut: "it runs this test"},
@@ -67,7 +68,7 @@ func specialOf(command string) special {
 
 // TestPages runs the commands of README.md and docs/library.md in order, and then once more. Each
 // command must work both times. The commands are the blocks of ```sh. They run in a copy of the
-// repository, in which only the programs are built.
+// repository as it is after `make build`.
 func TestPages(t *testing.T) {
 	beside(t, lane3)
 	found := map[string]bool{}
@@ -99,17 +100,19 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// shellCommands returns the commands in a page's blocks of ```sh. A line that begins with a prefix
-// in specials starts a command of its own. Other lines that follow each other in a block form one
-// command. A command goes on after a backslash at the end of a line, and until the end of a
-// here-document. Indented code without a fence is an error, because it could hold commands that
-// nobody runs.
+// shellCommands returns the commands in a page's blocks of ```sh:
+//   - A line that begins with a prefix in specials starts a command of its own.
+//   - Other lines that follow each other in a block form one command.
+//   - If a line ends with a backslash, the next line belongs to the same command.
+//   - All lines of a here-document belong to the command that starts it.
+//
+// Indented code without a fence is an error, because it could hold commands that nobody runs.
 func shellCommands(page []byte) ([]string, error) {
 	var commands []string
-	// open says how the current command goes on in the next line: it is a backslash, or the end
-	// mark of a here-document. It is empty if the command does not go on.
+	// The variable open is empty if the last command may end here. In a here-document, it is the
+	// end mark. After another line that ends with a backslash, it is a backslash.
 	language, inside, open := "", false, ""
-	joins := false // the next line belongs to the last command
+	joins := false // true if the next line may belong to the last command
 	lines := bufio.NewScanner(bytes.NewReader(page))
 	for lines.Scan() {
 		line := lines.Text()
@@ -163,7 +166,7 @@ func TestShellCommands(t *testing.T) {
 // reader follows a page in a shell.
 type reader struct {
 	repository string   // the reader's copy of the repository
-	state      string   // file with the shell's variables and folder
+	state      string   // script that restores the shell's variables and working folder
 	env        []string // environment of a new shell
 	running    []*staying
 	demo       string // output of the last `make demo`
@@ -182,7 +185,7 @@ func newReader(t *testing.T) *reader {
 	r := &reader{repository: filepath.Join(root, "lanyard"), state: filepath.Join(root, "shell")}
 	copyRepository(t, r.repository)
 	// The shell has no credentials of the machine. It has Go's caches, because a first build takes
-	// long, and the settings with which the packages in these caches were compiled.
+	// long. It also has the settings with which the packages in these caches were compiled.
 	r.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + root, "TMPDIR=" + root, "TERM=dumb"}
 	for _, name := range []string{"GOPATH", "GOCACHE", "GOMODCACHE", "GOFLAGS", "CGO_ENABLED", "GOPROXY", "GOSUMDB", "GONOSUMDB", "GOTOOLCHAIN"} {
 		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
@@ -192,9 +195,9 @@ func newReader(t *testing.T) *reader {
 	return r
 }
 
-// copyRepository copies the repository as it is after `make build`: the files that git lists, in
-// their current state, and the built programs. Files keep their times, so that make builds nothing
-// again.
+// copyRepository copies the repository as it is after `make build`. It copies the files that git
+// lists, in their current state, and the built programs. Files keep their times, so that make
+// builds nothing again.
 func copyRepository(t *testing.T, to string) {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -247,7 +250,8 @@ func (r *reader) follow(t *testing.T, commands []string) {
 	}
 }
 
-// shell prepares a command with the variables and the folder that the previous commands left.
+// shell prepares a command. It starts with the variables and the working folder that the commands
+// before it left when they ended.
 func (r *reader) shell(ctx context.Context, command string) *exec.Cmd {
 	const script = `set -ae; . "$1"; trap '{ export -p; echo "cd \"$PWD\""; } > "$1"' EXIT; eval "$2"`
 	cmd := exec.CommandContext(ctx, "bash", "-c", script, "page", r.state, command)
@@ -305,7 +309,7 @@ func (r *reader) interrupt(t *testing.T) {
 	for _, s := range slices.Backward(r.running) {
 		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGINT)
 		select {
-		case <-s.ended: // ignore its error: make and the shell fail when they are interrupted
+		case <-s.ended: // ignore the command's error, because the interruption causes one
 		case <-time.After(interruptGrace):
 			_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 			<-s.ended

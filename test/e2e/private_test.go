@@ -18,9 +18,9 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TestPrivateNetworks acts as a hostile tenant, and creates objects with hosts in networks that are
-// not public. A controller must not connect to addresses in --deny-cidrs, by default the private
-// ranges, unless the administrator lists the host.
+// TestPrivateNetworks acts as a hostile tenant. It creates objects with hosts in networks that are
+// not public. A controller must not connect to an address in --deny-cidrs unless the administrator
+// lists the host. By default, --deny-cidrs has the private ranges.
 func TestPrivateNetworks(t *testing.T) {
 	beside(t)
 	inside, address, connections := startInside(t)

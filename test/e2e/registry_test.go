@@ -21,7 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// foreignRegistry is a registry outside the clouds, under its own host. A test can change its
+// foreignRegistry is a registry that belongs to no cloud. A test can change the registry's
 // behaviour.
 type foreignRegistry struct {
 	host string

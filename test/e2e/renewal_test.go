@@ -36,9 +36,9 @@ const (
 	// renewalIssuer is the issuer of TestRenewals.
 	renewalIssuer = "https://renewals.e2e.example.com"
 	// shortLife is the lifetime of TestRenewals's tokens, unless their identity sets another. A
-	// token with this lifetime is renewed after 18 to 22 seconds: renewalFraction of the lifetime,
-	// with a jitter of 10 %. The fraction is low, so that a slow machine has time to renew the
-	// tokens.
+	// token with this lifetime is renewed after 18 to 22 seconds. This is renewalFraction of the
+	// lifetime, with a jitter of 10 %. The fraction is low, so that a slow machine has time to
+	// renew the tokens.
 	shortLife, renewalFraction = 100 * time.Second, 0.2
 	// askEvery is the pause between two checks by the consumer.
 	askEvery = 100 * time.Millisecond
@@ -189,7 +189,8 @@ type bound struct {
 	files         delivered // folder in which the Secret is mounted
 }
 
-// bind creates an identity for a cloud and a binding, and waits for the credential.
+// bind creates an identity for a cloud, and a binding of this identity. Then it waits for the
+// credential.
 func (w *bindingWorld) bind(t *testing.T, target cloudTarget, suffix string, duration *metav1.Duration) *bound {
 	t.Helper()
 	b := &bound{cloudTarget: target, name: target.kind + "-" + suffix, files: delivered(t.TempDir())}
@@ -231,7 +232,8 @@ func (w *bindingWorld) crowd(t *testing.T, all []*bound) (names []string) {
 	return names
 }
 
-// clientsReadSecrets makes each cloud's own unmodified client use the Secret for this cloud.
+// clientsReadSecrets runs, for each binding in all, the unmodified client of the binding's cloud.
+// The client must get a credential with the files from the binding's Secret.
 func clientsReadSecrets(t *testing.T, w *bindingWorld, all []*bound) {
 	t.Helper()
 	for _, b := range all {
@@ -417,8 +419,8 @@ func renewedAfterRevocation(t *testing.T, w *bindingWorld, all []*bound) {
 	}
 }
 
-// consumer presents the tokens in Secrets to a verifier that caches the issuer's keys for the whole
-// publish delay. It also presents the token of the first Secret to AWS.
+// consumer presents the tokens in Secrets to a verifier. The verifier caches the issuer's keys for
+// the whole publish delay. The consumer also presents the token of the first Secret to AWS.
 type consumer struct {
 	secrets client.Reader
 	names   []string

@@ -28,7 +28,7 @@ import (
 // TestKilledController kills a controller again and again while it pulls changing content. Some
 // kills come at a random time, and some while a file is being written. Whenever the controller is
 // ready again, each artifact in a status must exist with its full content. At the end, each object
-// must have the latest artifact, and no temporary file may be left.
+// must have the latest artifact. No temporary file may be left.
 func TestKilledController(t *testing.T) {
 	beside(t)
 	const kills, count = 6, 6
@@ -151,8 +151,9 @@ func (d dripping) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// wantConsistent asserts that the artifact in the status is in a controller's store. The status may
-// still have the address of a killed controller, and the object may change at the same time.
+// wantConsistent asserts that a controller's store has the artifact in the object's status. It
+// ignores the host in the artifact's URL, which may be that of a killed controller. The object may
+// change during the check.
 func wantConsistent(t *testing.T, c *local.Program, o *v1alpha1.OCIRepository) {
 	t.Helper()
 	must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
@@ -193,9 +194,9 @@ func files(t *testing.T, c *local.Program, folder string) []string {
 }
 
 // TestReplicas runs two replicas of one shard, each with its own store. Only the first reconciles.
-// When the first is killed, the second must take over, and fetch the missing artifacts before it
-// becomes ready. When the first is started again and the second is stopped, the first must take
-// over.
+// The first is killed. The second must take over, and fetch the missing artifacts before it becomes
+// ready. Then the first is started again, and the second is stopped. The first must take over
+// again.
 func TestReplicas(t *testing.T) {
 	beside(t)
 	s := takeShard(t)

@@ -14,9 +14,10 @@ import (
 // [judgeRun] ignores these refusals.
 const unbound = "unbound"
 
-// TestTenantNamespaces makes the chart bind the controller's rights for tenants in one namespace
-// only. The controller must start, and objects in this namespace must get their artifacts. For
-// objects in other namespaces, the controller must get no token of any account, and read no Secret.
+// TestTenantNamespaces makes the chart bind the controller's rights for tenants in only one
+// namespace. The controller must start, and objects in this namespace must get their artifacts. For
+// objects in other namespaces, the controller must get no token of any account. It must read no
+// Secret there.
 func TestTenantNamespaces(t *testing.T) {
 	alone(t, "it takes rights from all controllers")
 	s := takeShard(t)
@@ -24,7 +25,8 @@ func TestTenantNamespaces(t *testing.T) {
 	inside.pushFile(t, "1.0.0", "app")
 	outside.pushFile(t, "1.0.0", "app")
 	install(t, map[string]any{"rbac": map[string]any{"tenantNamespaces": []any{inside.namespace}}})
-	// Delete the binding for all namespaces, as Helm would: the function install deletes nothing.
+	// Delete the former ClusterRoleBinding, which gives the rights in all namespaces. An upgrade
+	// with Helm would delete it; the function install does not.
 	everywhere := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "lanyard-controller-tenant"}}
 	must(t, "take the rights from other namespaces", objects.Delete(t.Context(), everywhere))
 	s.start(t, "rights", nil)

@@ -33,9 +33,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// rotationUnderLoad rotates keys while tokens are requested and verified. The verifiers cache the
-// public document for the whole publish delay, and do not read it again for an unknown key. The
-// token server is killed in each rotation, each time at another step. No token may be refused.
+// rotationUnderLoad rotates keys while tokens are requested and verified. No token may be refused.
+// The verifiers cache the public document for the whole publish delay. An unknown key does not make
+// them read it again. The token server is killed in each rotation, each time at a different step.
 // Tests of package keyring/sign cover a crash at each single write.
 func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 	t.Helper()
@@ -94,9 +94,14 @@ func rotationUnderLoad(t *testing.T, w *issuerWorld) {
 }
 
 // emergencyRevocation revokes the key that signs, and checks the known consequences. The controller
-// drops the credentials that it got for tokens of this key, and gets new ones within a minute.
-// Vault's plugin reads the public document only when it sees an unknown key. It has cached both the
-// revoked key and the standby key, so it accepts the revoked key until a third key signs.
+// must drop the credentials that it got with tokens signed by this key. It must get new credentials
+// within a minute.
+//
+// Before the revocation, Vault's plugin reads the public document. It caches the keys in it, among
+// them the key that signs and the standby key. The plugin reads the document again only when it
+// sees a token of an unknown key. After the revocation, the standby key signs. The plugin knows
+// this key, so it keeps its cache and still accepts the revoked key. Then a third key signs, which
+// the plugin does not know. Now it reads the document again, and refuses the revoked key.
 func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	tn := newTenant(t, "revocation")
@@ -154,7 +159,8 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 	wantVerdict(t, "Vault, of the standby", vault.login(t, second), true)
 	wantVerdict(t, "Vault, of the revoked key that it has cached", vault.login(t, old), true)
 
-	// Second step: the key that signs is in no verifier's cache.
+	// Second step: a new key signs, which no verifier has cached. To verify a token of this key,
+	// Vault reads the public document again. Then Vault must refuse the revoked key.
 	w.awaitRing(t, "a new key", func(ring *v1alpha1.KeyRing) error {
 		kid := kidOf(ring, v1alpha1.KeyActive)
 		return wantf(kid != standby && kid != "", "key %s signs", kid)
@@ -195,15 +201,16 @@ func controlPlaneHangs(t *testing.T, w *issuerWorld) {
 	must(t, "the programs", w.Err())
 }
 
-// rotationWaits requests a rotation while nobody can read the public documents. A key that
-// verifiers perhaps do not know must not take over, and the command must say what to do. The test
-// then follows this advice.
+// rotationWaits runs `lanyard keys rotate` while nobody can read the public documents. Perhaps some
+// verifiers do not know the standby key yet, so it must not take over. The command must say what to
+// do. The test then follows this advice.
 func rotationWaits(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	w.awaitRing(t, "a standby", standbyReady)
 	former, standby := kidOf(w.ring(t), v1alpha1.KeyActive), kidOf(w.ring(t), v1alpha1.KeyPublished)
 	must(t, "kill discovery", w.discovery.Kill())
-	// On a busy machine, the token server may see the request only after the command's timeout.
+	// Run the command repeatedly. On a busy machine, it may time out before the token server sees
+	// the request.
 	eventually(t, "the command says what the rotation waits for", func(context.Context) error {
 		out, err := w.command(t, "keys", "rotate", "--timeout", (2 * publishDelay).String())
 		said := strings.Contains(out, v1alpha1.ReasonDocumentUnreachable) && strings.Contains(out, "lanyard keys confirm "+standby)
@@ -329,9 +336,9 @@ func (l *traffic) run(ctx context.Context, after time.Duration) error {
 	return nil
 }
 
-// caching is a verifier that caches an issuer's keys. The field life is how long it caches them; 0
-// means forever. An unknown key does not make the verifier read the keys again. If the issuer does
-// not answer, the verifier keeps the old keys.
+// caching is a verifier that caches an issuer's keys. The field life is how long it caches the
+// keys; 0 means forever. An unknown key does not make the verifier read the keys again. If the
+// issuer does not answer, the verifier keeps the old keys.
 type caching struct {
 	url  string
 	life time.Duration

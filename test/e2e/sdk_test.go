@@ -87,8 +87,8 @@ func atGoogle(audience, account string) nodeClient {
 	}
 }
 
-// check exchanges the token in a file. The result must be a token with a lifetime of an hour, or a
-// refusal with this code.
+// check exchanges the token in a file. If code is empty, the result must be a token that lives for
+// an hour. If code is not empty, the result must be a refusal with this code.
 func (c nodeClient) check(t *testing.T, tokenFile, code string) {
 	t.Helper()
 	script, scope, env := c(t, tokenFile)

@@ -31,11 +31,18 @@ import (
 // secretMark is the prefix of all passwords in these tests, so that tests find them in any text.
 const secretMark = "e2e-secret-"
 
-// secrets has patterns of text that must appear nowhere. They match the tests' own passwords, the
-// headers with credentials, private keys, and ECR's authorization tokens (base64 of "AWS:"). They
-// also match the keys, secrets and tokens of AWS sessions, user keys, Google's access tokens,
-// signatures in URLs, and the secret part of an artifact's URL. JSON in base64 is found by
-// [findJSON].
+// secrets has patterns of text that must appear nowhere:
+//   - the tests' own passwords
+//   - headers with credentials
+//   - private keys
+//   - ECR's authorization tokens (base64 of "AWS:")
+//   - the keys, secrets and tokens of AWS sessions
+//   - the access keys of AWS users
+//   - Google's access tokens
+//   - signatures in URLs
+//   - the secret part of an artifact's URL
+//
+// The function [findJSON] finds JSON in base64.
 var secrets = stage.NewPatterns(append(artifactAddresses(),
 	secretMark, `Basic [A-Za-z0-9+/._~-]{16}`, `Bearer [A-Za-z0-9+/._~-]{16}`, `PRIVATE KEY-----`, `QVdTO[A-Za-z0-9+/]{10}`,
 	`ASIA[A-Z0-9]{16}`, `AKIA[A-Z0-9]{16}`, aws.SessionSecretPrefix, `IQoJb3JpZ2luX2Vj`, `ya29\.`,
@@ -50,19 +57,19 @@ func artifactAddresses() (patterns []string) {
 	return patterns
 }
 
-// encodedLetters is the number of base64 letters by which a JSON object is recognized.
+// encodedLetters is the number of base64 letters that findJSON decodes to recognize a JSON object.
 const encodedLetters = 12
 
-// encodedStart matches the first letters of JSON in base64. objectStart matches the decoded start
-// of an object, up to a field's name. Public keys may contain the letters eyJ by chance, but not
-// followed by the name of a field.
+// encodedStart matches the first letters of a JSON object in base64, which are eyJ. Public keys may
+// contain these letters by chance, but not followed by the name of a field. So objectStart matches
+// the decoded start of an object, up to a field's name.
 var (
 	encodedStart = stage.NewPattern(`eyJ[A-Za-z0-9+/_-]{9}`)
 	objectStart  = regexp.MustCompile(`^{"\w+("|$)`)
 )
 
-// findJSON returns the index of a JSON object in base64, or -1. Each part of a JWT is such an
-// object, and so are ECR's passwords and the logins of docker.
+// findJSON returns the index of a JSON object in base64, or -1. The header and the claims of a JWT
+// are such objects. So are ECR's passwords and the logins of docker.
 func findJSON(text string) int {
 	for at := encodedStart.Find(text, 0); at >= 0; at = encodedStart.Find(text, at+1) {
 		letters := strings.NewReplacer("-", "+", "_", "/").Replace(text[at : at+encodedLetters])
@@ -81,11 +88,13 @@ func findSecret(text string) int {
 	return secrets.Find(text)
 }
 
-// minted has secrets that Lanyard created during the tests. Tests search for their exact text,
-// because a part of a secret need not look like a secret.
+// minted has parts of secrets that Lanyard created during the tests. Tests search for the exact
+// text of these parts. The patterns in the variable secrets do not match every part. For example,
+// they do not match the signature of a JWT.
 var minted collection
 
-// collection has parts of secrets. It is safe for concurrent use.
+// collection has signatures of JWTs and lines of private keys, so that tests can search other text
+// for them. It is safe for concurrent use.
 type collection struct {
 	mu    sync.Mutex
 	parts map[string]bool
@@ -118,7 +127,8 @@ func (c *collection) add(text []byte) {
 	}
 }
 
-// find returns the index of one of the parts in a text, or -1.
+// find returns the index in text at which one of c.parts begins, or -1 if text contains none of
+// them.
 func (c *collection) find(text string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -243,7 +253,9 @@ func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, 
 	must(t, "list the objects", err)
 	for _, o := range all {
 		if artifact := o.Artifact(); artifact != nil {
-			artifact.URL = "" // not searched: readers of the object may also read the artifact
+			// Do not search the URL of the artifact. Part of it is secret, but whoever may read the
+			// object may also read the artifact.
+			artifact.URL = ""
 		}
 		text, err := json.Marshal(o.Resource)
 		must(t, "write an object", err)
@@ -267,8 +279,8 @@ func wantNoSecretsIn(ctx context.Context, t *testing.T, cluster *local.Cluster, 
 	return len(all), len(told.Items)
 }
 
-// addSecretsOf adds the content of a cluster's Secrets to the collection minted, such as the
-// private keys of key rings, and delivered tokens.
+// addSecretsOf adds the values in a cluster's Secrets to the collection [minted]. These values
+// include delivered tokens and the private keys of key rings.
 func addSecretsOf(ctx context.Context, t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	var all corev1.SecretList

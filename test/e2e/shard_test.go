@@ -19,7 +19,7 @@ import (
 // listAll lists without a selector.
 var listAll = metav1.ListOptions{}
 
-// stopGrace bounds the stop of a controller.
+// stopGrace is how long a program or a cluster may take to stop.
 const stopGrace = 20 * time.Second
 
 // maxShards is the maximum number of controllers besides the controller that all tests share. Each
@@ -38,8 +38,8 @@ func shards() []any {
 // freeShards has the shards that no test uses.
 var freeShards = make(chan *shard, maxShards)
 
-// shard is a shard of the chart that a test uses. The controller that all tests share ignores the
-// shard's objects.
+// shard is a shard of the chart: the objects with the shard's label, which have their own
+// controller. The controller that all tests share ignores them. One test uses a shard at a time.
 type shard struct{ name string }
 
 // takeShard waits for a free shard. The test has the shard until it ends.
@@ -70,9 +70,10 @@ func (s *shard) newTenant(t *testing.T, name string) *tenant {
 	return tn
 }
 
-// start starts a controller of the shard, which ends with the test. Further chart values override
-// the values that all tests use. Without further values, the controller starts with the chart that
-// was installed last. The controller's artifact store and log get the given name.
+// start starts a controller of the shard, and stops it when the test ends. If further is nil, the
+// controller uses the values with which the chart was installed last. Otherwise it uses the values
+// that all tests use. Values in further override them. The controller's artifact store and log get
+// the given name.
 func (s *shard) start(t *testing.T, name string, further map[string]any) *local.Program {
 	t.Helper()
 	o := local.ProgramOptions{Workload: s.statefulSet(), Binary: binary("lanyard-controller"), Name: name}
@@ -114,8 +115,9 @@ func install(t *testing.T, further map[string]any) {
 	})
 }
 
-// environment returns a list of variables as a value of the chart: the cloud's variables, and
-// further ones in the form NAME=VALUE, which override the cloud's.
+// environment returns a list of variables as a value of the chart. The list has the cloud's
+// variables and the further variables, which have the form NAME=VALUE. A further variable overrides
+// the cloud's variable of the same name.
 func environment(further ...string) []any {
 	variables := map[string]string{}
 	for _, variable := range append(world.Cloud().Env(), further...) {

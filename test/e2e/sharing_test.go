@@ -38,11 +38,11 @@ func beside(t *testing.T, things ...*sharedThing) {
 	}
 }
 
-// maxParallel is go test's flag -parallel. It is so large that only seats and lanes limit the
-// tests.
+// maxParallel is the value of go test's flag -parallel. It is so large that only [seats] and
+// [sharedThing] limit the tests.
 const maxParallel = "100"
 
-// seats limits the tests that run at once in the shared cluster, in addition to the tests in lanes.
+// seats limits the tests that run at once in the shared cluster. Tests in lanes do not take a seat.
 // Two seats and the lanes keep two processors busy. With four seats, the suite takes a tenth more
 // processor time, and ends later.
 var seats = make(chan struct{}, 2)
@@ -50,7 +50,7 @@ var seats = make(chan struct{}, 2)
 // sharedThing is something that only one test at a time may use.
 type sharedThing struct {
 	mu sync.Mutex
-	// clusters is true for a lane of tests that start clusters of their own.
+	// clusters is true for the lanes below: their tests start their own clusters.
 	clusters bool
 }
 
@@ -58,9 +58,8 @@ type sharedThing struct {
 // testdata/stories.
 var stories = &sharedThing{}
 
-// Lanes are for tests that start their own clusters. One test per lane runs at a time, to bound the
-// memory of a run. The tests of each lane together take about the same time: five to seven minutes
-// on two processors.
+// Lanes are for tests that start their own clusters. Each lane runs one test at a time, to bound
+// the memory of a run. All lanes take about the same time: five to seven minutes on two processors.
 var (
 	lane1 = &sharedThing{clusters: true}
 	lane2 = &sharedThing{clusters: true}

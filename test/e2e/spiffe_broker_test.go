@@ -32,8 +32,8 @@ const (
 )
 
 // issuedByBroker makes a SPIFFE broker issue the SVIDs of objects. It installs the chart for the
-// broker, so the controller has only the rights that it needs with a broker. The registries of this
-// test trust only the broker's keys.
+// broker. The controller then has only the rights that it needs with a broker. The registries of
+// this test trust only the broker's keys.
 func issuedByBroker(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	s := brokertest.New(t, brokerIssuer)
@@ -127,9 +127,9 @@ func rotatesInPull(t *testing.T, w *spiffeWorld, s *brokertest.Server) {
 	})
 }
 
-// serveGated serves a handler to clients with a certificate of the broker's authorities, including
-// the next authority. Each request has its own connection. The returned function returns the
-// certificate that was presented last.
+// serveGated serves a handler to clients with a certificate of the broker. It trusts all
+// authorities of the broker, including the one that does not sign yet. Each request has its own
+// connection. The returned function returns the client certificate that was presented last.
 func (w *spiffeWorld) serveGated(t *testing.T, s *brokertest.Server, handler http.Handler) (shown func() *x509.Certificate) {
 	t.Helper()
 	own, err := tls.X509KeyPair(w.company.issue(t))

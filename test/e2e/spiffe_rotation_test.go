@@ -40,7 +40,7 @@ const (
 )
 
 // keysChange revokes and rotates the keys and authorities that sign SVIDs. It begins with those of
-// the key ring, and goes on with authorities from a Secret in the form that cert-manager writes.
+// the key ring. It goes on with authorities from a Secret, in the form that cert-manager writes.
 // Objects keep pulling during each rotation, and no pull may fail.
 func keysChange(t *testing.T, w *spiffeWorld) {
 	t.Helper()
@@ -110,8 +110,8 @@ func (w *spiffeWorld) awaitStandby(t *testing.T) {
 }
 
 // svidsAreRevoked revokes the key that signs JWT-SVIDs, and then the authority that signs
-// certificates. The controller must drop the SVIDs that they signed, and pull with other SVIDs
-// within a minute. Verifiers that have read the public documents refuse the old SVIDs.
+// certificates. Within a minute, the controller must drop the SVIDs of the revoked signer, and pull
+// with other SVIDs. Verifiers that have read the public documents must refuse the old SVIDs.
 func svidsAreRevoked(t *testing.T, w *spiffeWorld, registry *patientRegistry) {
 	t.Helper()
 	token, certificate := registry.objects(t, w, "revoked")
@@ -188,9 +188,9 @@ func (w *spiffeWorld) renewSecret(t *testing.T) *authority {
 	return next
 }
 
-// patientRegistry is the registry CNCF Distribution behind several services. Each service caches
-// the public documents of the trust domain for the whole publish delay. The services read the
-// documents at different times. A pull succeeds only if all services accept its SVID.
+// patientRegistry is the registry CNCF Distribution behind several services that verify SVIDs. Each
+// service caches the public documents of the trust domain for the whole publish delay. The services
+// read the documents at different times. A pull succeeds only if all services accept its SVID.
 type patientRegistry struct {
 	*federatedRegistry
 
@@ -230,7 +230,7 @@ func newPatientRegistry(t *testing.T, w *spiffeWorld) *patientRegistry {
 	return r
 }
 
-// serveTokens serves clients with a token that all services accept.
+// serveTokens serves a request only if each service in r.keys accepts the request's token.
 func (r *patientRegistry) serveTokens(w http.ResponseWriter, req *http.Request) {
 	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
 	if !ok || r.judgeToken(req.Context(), token) != nil {
@@ -241,8 +241,9 @@ func (r *patientRegistry) serveTokens(w http.ResponseWriter, req *http.Request) 
 	r.storage.ServeHTTP(w, req)
 }
 
-// serveCertificates serves the registry to clients with a certificate that all services accept.
-// Each request has its own connection.
+// serveCertificates starts the registry's HTTPS server. A client can connect only if each service
+// in r.bundles accepts the client's certificate. The server closes each connection after one
+// request. So the services verify the certificate again before the next request.
 func (r *patientRegistry) serveCertificates(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	own, err := tls.X509KeyPair(w.company.issue(t))
@@ -263,7 +264,7 @@ func (r *patientRegistry) serveCertificates(t *testing.T, w *spiffeWorld) {
 	})
 }
 
-// judgeToken verifies a token with all services.
+// judgeToken lets each service of the registry verify a token.
 func (r *patientRegistry) judgeToken(ctx context.Context, token string) error {
 	kid, err := kidOfToken(token)
 	if err != nil {
@@ -278,7 +279,7 @@ func (r *patientRegistry) judgeToken(ctx context.Context, token string) error {
 	return r.note(r.token.signer, err)
 }
 
-// judgeChain verifies a certificate and its intermediates with all services.
+// judgeChain lets each service of the registry verify a certificate and its intermediates.
 func (r *patientRegistry) judgeChain(ctx context.Context, chain []*x509.Certificate) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -362,8 +363,10 @@ func (r *patientRegistry) pull(t *testing.T, w *spiffeWorld) (end func()) {
 		for _, err := range r.refused {
 			t.Errorf("a service refused an SVID: %v", err)
 		}
-		// Two keys and four authorities take over, but five signers are enough: SVIDs of the former
-		// key or authority stay valid, so not every successor need have signed yet.
+		// A signer is a key or an authority. The pulls begin with one key and one authority, and
+		// the rotations bring two new keys and four new authorities. Not all of these eight signers
+		// must appear: an object may keep a valid SVID of a former signer while a newer signer
+		// comes and goes. So five signers are enough.
 		if t.Logf("%d pulls by SVIDs of %d keys and authorities", pulls.Load(), len(r.signers)); pulls.Load() < 50 || len(r.signers) < 5 {
 			t.Error("that is too little to show anything")
 		}

@@ -132,8 +132,8 @@ func judgedByKubernetes(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	for _, tt := range []struct{ name, audience, user string }{
 		{"reader", clusterAudience, "svid:" + id(productionNamespace, "reader")},
-		// This row comes last: by then, the API server trusts the issuer, and refuses only the
-		// audience.
+		// Keep this row last. By then, the API server trusts the issuer, so only the audience is
+		// wrong.
 		{"elsewhere", "https://elsewhere.example.com", ""},
 	} {
 		o := w.newObject(t, productionNamespace, tt.name, "oci://"+spiffeRegistry+"/none",

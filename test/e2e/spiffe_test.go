@@ -78,9 +78,9 @@ type spiffeWorld struct {
 	broker map[string]any
 }
 
-// TestSPIFFE tests Stories 2 and 3 of the design of vendor-agnostic credentials, and attempts of
-// other tenants, which must be refused. Other projects' software verifies the SVIDs: Apache, CNCF
-// Distribution and SPIFFE's library.
+// TestSPIFFE tests Stories 2 and 3 of the design of vendor-agnostic credentials. It also tests
+// attempts of other tenants, which must be refused. Other projects' software verifies the SVIDs:
+// Apache, CNCF Distribution, NATS, Kubernetes' API server and SPIFFE's library.
 func TestSPIFFE(t *testing.T) {
 	beside(t, lane2)
 	w := installSPIFFE(t)
@@ -161,8 +161,8 @@ func (w *spiffeWorld) readBundle(t *testing.T, issuer string) {
 }
 
 // awaitAuthority waits until the trust domain has an active key, and an active authority that the
-// caller's function accepts. It waits up to a minute, because the token server checks only every 15
-// seconds whether a Secret has another authority, and whether the publish delay is over.
+// function accepts. It waits up to a minute, because the token server checks two things only every
+// 15 seconds: whether the Secret has another authority, and whether the publish delay is over.
 func (w *spiffeWorld) awaitAuthority(t *testing.T, is func(*identityv1.Authority) bool) {
 	t.Helper()
 	within(t, time.Minute, "a key and the authority are active", func(context.Context) error {
@@ -217,7 +217,7 @@ const (
 	scannedApp = "scanned"
 )
 
-// provesByJWT tests Story 2 in testdata/stories: the registry authorizes the object itself.
+// provesByJWT tests Story 2 in testdata/stories: the registry authorizes the object's SPIFFE ID.
 func provesByJWT(t *testing.T, w *spiffeWorld, manifest string) {
 	t.Helper()
 	_, err := w.Apply(t.Context(), readStory(t, "credential-2.yaml"))
@@ -301,7 +301,7 @@ func statusOf(t *testing.T, c *http.Client, address, bearer string) int {
 // controllerUser is the user name of the controller's ServiceAccount.
 const controllerUser = "system:serviceaccount:" + local.Namespace + ":lanyard-controller"
 
-// request requests an SVID of an object as this user.
+// request impersonates a user, and requests the SVID of an object.
 func (w *spiffeWorld) request(ctx context.Context, user string, o *v1alpha1.OCIRepository, spec tokenv1.SVIDRequestSpec) (*tokenv1.SVIDRequest, error) {
 	config := w.Config()
 	config.Impersonate = rest.ImpersonationConfig{UserName: user}
@@ -576,9 +576,10 @@ func (w *spiffeWorld) publishAt(t *testing.T, address string, shown tls.Certific
 }
 
 // onlyTheController requests SVIDs as the controller, as a tenant's administrator and as other
-// programs of the chart. Of these, only the controller may get an SVID, and only in a namespace
-// that granted it. The request must have the object's UID, and the audience and the type of SVID
-// that the object's spec allows.
+// programs of the chart. Of these, only the controller may get an SVID, and only if:
+//   - the controller has the right to SVIDs in the object's namespace
+//   - the request has the object's UID
+//   - the object's spec allows the requested audience and type of SVID
 func onlyTheController(t *testing.T, w *spiffeWorld) {
 	t.Helper()
 	const tenantUser = "production-admin"

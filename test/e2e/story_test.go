@@ -215,8 +215,9 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 	layers := map[string]int{}
 	for _, call := range calls {
 		if call.Host == dataHost {
-			// The data endpoint refuses clients that present anything besides the registry's link.
-			// The controller must present only the link, so no call may be refused.
+			// The registry gives the controller a signed link to each layer at the data endpoint.
+			// The data endpoint refuses a request that has another credential besides the link. The
+			// controller must send no other credential, so no call may be refused.
 			if !call.Granted() {
 				t.Errorf("the registry's data endpoint refused: %+v", call)
 			}
@@ -282,11 +283,13 @@ func judgeStory(t *testing.T, calls []journal.Call) {
 			t.Errorf("the cloud did not refuse %s", attempt)
 		}
 	}
-	// Account and object are created at the same time. The controller does not cache a token that
-	// it got before it saw the account. So a subject may get two sessions.
+	// The ServiceAccount and the object are created at the same time. The controller may request a
+	// token before it has seen the ServiceAccount. It does not cache such a token, so a subject may
+	// get two sessions.
 	for subject, n := range sessions {
-		// This ServiceAccount also tries the partner role, which refuses it. Each attempt needs a
-		// session of the ServiceAccount's first role.
+		// The exception is a ServiceAccount that assumes two roles in a chain. The second one, the
+		// partner role, refuses it, so the controller tries again. Each attempt needs a new session
+		// of the first role.
 		if n > 2 && subject != subjects+"tenant-b:partner-of-tenant-a-sa" {
 			t.Errorf("%s was granted %d sessions", subject, n)
 		}

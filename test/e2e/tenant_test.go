@@ -49,12 +49,13 @@ const (
 	registryHost = local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com"
 	// puller is the name of each tenant's ServiceAccount.
 	puller = "puller"
-	// interval is the interval of the tests' objects.
+	// interval is the value of spec.interval in the tests' objects: the time between two
+	// reconciliations.
 	interval = time.Second
 )
 
-// tenant is a namespace with a ServiceAccount, a role that trusts the account, and a repository
-// that the role may read.
+// tenant has a namespace, a ServiceAccount, an AWS role, and an ECR repository. The role trusts the
+// ServiceAccount, and may read the repository.
 type tenant struct {
 	namespace string
 	subject   string // subject of the ServiceAccount's tokens
@@ -136,9 +137,9 @@ func (tn *tenant) putAccount(t *testing.T, name, role string) {
 	must(t, "make a ServiceAccount", objects.Create(t.Context(), account))
 }
 
-// clear searches for secrets in the tenant's objects and deletes the objects. It waits until the
-// controller has released them, so that they disturb no other test. The namespace stays: its
-// deletion would cost Kubernetes more requests than most tests need.
+// clear searches for secrets in the tenant's objects, and deletes the objects. It waits until they
+// are gone, so that they disturb no other test. The namespace stays: its deletion would cost
+// Kubernetes more requests than most tests need.
 func (tn *tenant) clear(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)

@@ -32,8 +32,8 @@ var minioTakes = map[string]string{
 	"endless":      "its session ends by itself",
 }
 
-// TestTokenMatrix presents the same kinds of ServiceAccount tokens to each cloud, and to the STS of
-// another project, MinIO. AWS must agree with MinIO, except for the tokens in minioTakes.
+// TestTokenMatrix presents the same kinds of ServiceAccount tokens to each cloud and to MinIO's
+// STS. AWS must agree with MinIO, except for the tokens in minioTakes.
 func TestTokenMatrix(t *testing.T) {
 	beside(t)
 	a, b := newTenant(t, "matrix-a"), newTenant(t, "matrix-b")
@@ -42,8 +42,9 @@ func TestTokenMatrix(t *testing.T) {
 	lend(t, googlePrincipal(a.namespace, puller))
 	trustAtAliyun(t, local.Issuer)
 	aliyunRole := atAliyun(t, a.namespace, local.Issuer, a.subject)
-	// MinIO has no trust policies: a claim must contain the name of a policy. Only tenant A's
-	// subject is the name of a policy.
+	// MinIO has no trust policies. Instead, it reads the name of a permission policy from the claim
+	// sub of a token. Only tenant A's subject is the name of a policy, so MinIO must refuse tenant
+	// B's tokens.
 	minio := startMinIO(t, minioConfig{claim: "sub", audience: stsAudience})
 	minio.putPolicy(t, a.subject, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":["s3:ListAllMyBuckets"],"Resource":["arn:aws:s3:::*"]}]}`)
 

@@ -80,8 +80,8 @@ func poolID(issuer string) string {
 	return id
 }
 
-// poolOf returns the resource name of an issuer's provider at Google. The audience of tokens is
-// this name as a URL.
+// poolOf returns the resource name of an issuer's provider at Google. With the prefix "https:",
+// this name is the audience of the issuer's tokens for Google.
 func poolOf(issuer string) string {
 	return "//iam.googleapis.com/projects/987654321098/locations/global/workloadIdentityPools/" + poolID(issuer) + "/providers/lanyard"
 }
@@ -106,7 +106,7 @@ type verifier struct {
 	name, audience string
 	width          int // width of the verifier's column in the table
 	judge          func(token string) verdict
-	// takes has the bad tokens that the verifier accepts, with the reason.
+	// takes has the kinds of bad tokens that the verifier accepts, each with the reason.
 	takes map[string]string
 	// speaks is true if the golden file also has the verifier's messages, because they say more
 	// than its codes.

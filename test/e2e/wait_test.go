@@ -35,8 +35,9 @@ func within(t *testing.T, limit time.Duration, what string, look func(ctx contex
 		if err == nil {
 			return
 		}
+		// After the deadline, keep the former error. The deadline itself may have caused the new
+		// one.
 		if ctx.Err() == nil || last == nil {
-			// Do not store the error that the deadline caused in the last call.
 			last = err
 		}
 		select {

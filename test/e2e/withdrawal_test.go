@@ -16,8 +16,10 @@ import (
 // TestPermissionWithdrawn removes permissions at the clouds while credentials are cached. The next
 // reconciliation must be refused. Amazon ECR checks the role's permission at each request. At
 // Azure, the controller exchanges a cached token for an access token, with which it pulls. The
-// registry checks the role assignment during this exchange. A thief also tries an access token from
-// before the withdrawal. This token must still work, because it contains its permissions.
+// registry checks the role assignment during this exchange.
+//
+// A thief at Azure uses an access token that is older than the withdrawal. Such a token contains
+// its permissions, so it must still work.
 func TestPermissionWithdrawn(t *testing.T) {
 	beside(t)
 	tn := newTenant(t, "withdrawn")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
-	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // storage of newRegistry
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory" // for newRegistry
 	fluxoci "github.com/fluxcd/pkg/oci"
 	"github.com/sirupsen/logrus"
 

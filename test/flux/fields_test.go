@@ -57,9 +57,9 @@ func (s *schema) refused() bool {
 	})
 }
 
-// compare asserts that Lanyard's schema has each field of Flux's schema, and that the field has the
-// same type or is refused. The API server would silently drop a field that the schema lacks.
-// compare returns the number of compared fields.
+// compare asserts that Lanyard's schema has each field of Flux's schema. The field must have Flux's
+// type, or a rule that refuses every value. The API server would silently drop a field that
+// Lanyard's schema lacks. compare returns the number of compared fields.
 func compare(t *testing.T, path string, ours, theirs *schema) int {
 	t.Helper()
 	switch {

@@ -178,7 +178,7 @@ func TestFluxFetchesWhatIsPublished(t *testing.T) {
 }
 
 // TestFluxRefusesWhatIsNotPublished asserts that Flux's fetcher verifies the digest. For a removed
-// artifact it must return the error after which Flux tries again.
+// artifact, the fetcher must return fetch.ErrFileNotFound. Flux tries again after this error.
 func TestFluxRefusesWhatIsNotPublished(t *testing.T) {
 	w := newWorld(t)
 	w.publish(revision, normalized(t, map[string]string{"a": "1"}))
@@ -250,8 +250,8 @@ func (o objects) index(t *testing.T) *objectstore.Index {
 	return index
 }
 
-// made returns a function that writes the first artifact of a bucket, as the controller does for a
-// Bucket object.
+// made returns a function that writes the first artifact of a bucket, as the controller does. There
+// is no former artifact with content to copy, so the function fetches every object.
 func made(t *testing.T, files objects) func(io.Writer) error {
 	t.Helper()
 	index := files.index(t)
@@ -261,8 +261,8 @@ func made(t *testing.T, files objects) func(io.Writer) error {
 	}
 }
 
-// changed returns a function that writes a later artifact of a bucket, as the controller does for a
-// Bucket object. The function copies unchanged objects from the former artifact.
+// changed returns a function that writes the next artifact of a bucket, as the controller does. The
+// function copies unchanged objects from the former artifact.
 func changed(t *testing.T, files, former objects) func(io.Writer) error {
 	t.Helper()
 	var text, archived bytes.Buffer

@@ -74,9 +74,9 @@ var matchers = map[string]struct {
 	},
 }
 
-// TestIgnoreAsFlux asserts that every text of spec.ignore excludes the same paths as in Flux. There
-// are two exceptions, which docs/deviations.md lists: Git agrees with Lanyard, or Lanyard refuses
-// the pattern.
+// TestIgnoreAsFlux asserts that every text of spec.ignore excludes the same paths as in Flux.
+// Lanyard may differ in the two cases that docs/deviations.md lists: if Git decides as Lanyard
+// does, and if Lanyard refuses the pattern.
 func TestIgnoreAsFlux(t *testing.T) {
 	ignores, paths := ignored(t)
 	for kind, matcher := range matchers {

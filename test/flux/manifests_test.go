@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// manifests returns the objects of a kind from the examples of a page. A placeholder such as
-// <bucket-name> is replaced by its own name. Missing required fields are added to excerpts.
+// manifests returns the objects of a kind from the examples of a page. It removes the brackets of a
+// placeholder: <bucket-name> becomes bucket-name. It adds required fields that an excerpt lacks.
 func manifests(t *testing.T, page, kind string, required map[string]any) []map[string]any {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -158,8 +158,9 @@ func clone(t *testing.T, object map[string]any) map[string]any {
 	return again
 }
 
-// lost returns the path of a value that was written but not stored. The path is empty if all values
-// are stored.
+// lost compares a value in a manifest with the same value in the stored object. It returns the path
+// of a value that the stored object lacks, or stores differently. The path is empty if there is
+// none.
 func lost(written, stored any) string {
 	fields, ok := written.(map[string]any)
 	if !ok {

@@ -8,14 +8,15 @@ import (
 )
 
 // Modules of Flux whose documentation and test tables are read as text. They are too large for
-// go.mod. Later versions of image-reflector-controller need a newer Go than this module.
+// go.mod. The version of image-reflector-controller is fixed here, because later versions need a
+// newer Go than this module.
 const (
 	sourceController = "github.com/fluxcd/source-controller"
 	imageReflector   = "github.com/fluxcd/image-reflector-controller@v1.2.4"
 )
 
-// module downloads a module and returns its folder. If the path has no version, the version is that
-// of the module's API types in go.mod.
+// module downloads a module and returns its folder. If path has no version, module uses the version
+// that go.mod has for path/api.
 func module(t *testing.T, path string) string {
 	t.Helper()
 	if !strings.Contains(path, "@") {

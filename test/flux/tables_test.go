@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// parse parses a Go file of Flux, without the imports.
+// parse parses a Go file of Flux, and removes the import declarations from the result.
 func parse(t *testing.T, path ...string) *ast.File {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(path...), nil, parser.SkipObjectResolution)

@@ -52,8 +52,11 @@ func (tags registry) connect(t *testing.T) *oci.Client {
 	return client
 }
 
-// versions returns the strings in Flux's tests of its version library, of the choice of an
-// artifact, and of its policies. It adds the ranges and filters in Flux's documentation.
+// versions returns strings from Flux:
+//   - the strings in the tests of its version library
+//   - the strings in the tests of how it chooses an artifact
+//   - the strings in the tests of its policies
+//   - the ranges and filters in its documentation
 func versions(t *testing.T) []string {
 	t.Helper()
 	sources, images := module(t, sourceController), module(t, imageReflector)
@@ -180,15 +183,16 @@ type scan struct {
 }
 
 // scans returns Flux's test cases. It leaves out cases about a failure of the registry, the proxy
-// or the database, and cases with tags that no registry can have.
+// or the database. It also leaves out cases with tags that no registry can have.
 func scans(t *testing.T) []scan {
 	t.Helper()
 	controllers := filepath.Join(module(t, imageReflector), "internal/controller")
 	repositories := parse(t, controllers, "imagerepository_controller_test.go")
 	all := []scan{}
 	for _, table := range []struct {
-		test              ast.Node
-		tags, list, found string // names of the fields with the tags, the exclusion list and the expected tags
+		test ast.Node
+		// the names of three fields of Flux's table: tags, exclusion list and expected tags
+		tags, list, found string
 		absent            []string
 	}{
 		{parse(t, controllers, "scan_test.go"), "versions", "exclusionList", "wantVersions", []string{v1alpha1.DefaultTagExclusion}},

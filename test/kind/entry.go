@@ -1,6 +1,8 @@
 // Package kind adds a kind of objects that is not part of Lanyard. The package's test checks that a
-// new kind needs only an API type (package v1alpha1), an entry in the table of kinds (this package)
-// and a reconciler (package taglist).
+// new kind needs only:
+//   - an API type (package v1alpha1)
+//   - an entry in the table of kinds (this package)
+//   - a reconciler (package taglist)
 package kind
 
 import (

@@ -31,10 +31,13 @@ type World struct {
 	programs string
 }
 
-// Run starts the local cloud of package examples and a cluster, calls measure, and stops both. The
-// given folder must contain the control plane and Lanyard's programs. Run calls change before the
-// cloud starts, to let the caller adjust the cloud's options. If measure fails and ctx has not
-// ended, Run keeps the folder with all logs, and the error has its path.
+// Run starts the local cloud of package examples and a cluster, calls measure, and then stops the
+// cluster and the cloud. The argument programs is a folder. It must contain the control plane and
+// Lanyard's programs. Before the cloud starts, Run calls change, which may adjust the cloud's
+// options.
+//
+// Run makes a temporary folder, which contains all logs. If Run fails and ctx has not ended, Run
+// keeps this folder, and the error contains the folder's path.
 func Run(
 	ctx context.Context, programs string, change func(*local.CloudOptions), measure func(*World) error,
 ) (err error) {

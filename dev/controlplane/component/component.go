@@ -78,8 +78,8 @@ func FirstToEnd(ctx context.Context, components []*Component) *Component {
 
 // WaitFor calls a function 50 times a second, until the function returns nil. It gives up when ctx
 // ends, when a component ends, or after five minutes. The error then includes the function's last
-// error. An API server is usually ready within seconds, but one minute was not enough on a machine
-// with two simultaneous runs of all tests.
+// error. An API server is usually ready within seconds. One minute was not enough on a machine with
+// two simultaneous runs of all tests.
 func WaitFor(ctx context.Context, components []*Component, ask func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()

@@ -51,7 +51,8 @@ func TestStop(t *testing.T) {
 				if took := time.Since(began); took > 3*time.Second {
 					t.Errorf("Stop took %s, more than its grace", took)
 				}
-				time.Sleep(time.Minute) // in fake time, for the component that ignores Stop to end
+				// Wait, in fake time, until a component that ignores Stop has ended.
+				time.Sleep(time.Minute)
 				if tt.want == "" && err != nil {
 					t.Errorf("Stop() = %v, want nil", err)
 				}

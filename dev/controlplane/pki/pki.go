@@ -1,7 +1,7 @@
 // Package pki makes the keys, certificates and kubeconfig files of the embedded control plane.
-// Authorities and the ServiceAccount signing key are made once and kept, since everything issued
-// under them depends on them. Each call of [Prepare] issues all other certificates anew, so none
-// expires in use.
+// Authorities and the ServiceAccount signing key are made once and kept. Otherwise, existing
+// certificates and tokens would become invalid. Each call of [Prepare] issues all other
+// certificates anew, so none expires in use.
 package pki
 
 import (
@@ -46,7 +46,7 @@ const (
 	backdate = time.Hour
 )
 
-// Files are the absolute paths of what Prepare wrote.
+// Files are the absolute paths of files in the directory given to [Prepare].
 type Files struct {
 	// CACert is the authority for serving and client certificates.
 	CACert string
@@ -123,8 +123,8 @@ func Prepare(dir, server string, now time.Time) (Files, error) {
 	)
 }
 
-// servingTemplate returns a template with all names and addresses of the API server: those that
-// programs on this machine use, and those of the Service "kubernetes".
+// servingTemplate returns a template with all names and addresses of the API server. Some are used
+// by programs on this machine. The others belong to the Service "kubernetes".
 func servingTemplate() *x509.Certificate {
 	return &x509.Certificate{
 		Subject: pkix.Name{CommonName: "kube-apiserver"},

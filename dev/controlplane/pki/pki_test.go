@@ -97,8 +97,9 @@ func TestPrepareIssues(t *testing.T) {
 	})
 }
 
-// TestPrepareKeepsAuthorities checks that after a second Prepare, tokens and certificates of the
-// first Prepare are still valid. Users may have copies of these certificates in kubeconfig files.
+// TestPrepareKeepsAuthorities checks that a second Prepare keeps the authorities and the signing
+// key. So older tokens and certificates stay valid. Users may have copies of client certificates in
+// kubeconfig files.
 func TestPrepareKeepsAuthorities(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()
@@ -129,8 +130,8 @@ func TestPrepareKeepsAuthorities(t *testing.T) {
 	}
 }
 
-// TestPrepareResumes checks that Prepare continues after a start that was killed between the key
-// and the certificate of an authority. Such a start leaves a key without a certificate.
+// TestPrepareResumes checks that Prepare succeeds if an authority has a key but no certificate. A
+// start that is killed between writing the key and the certificate leaves this state.
 func TestPrepareResumes(t *testing.T) {
 	t.Parallel()
 	dir, now := t.TempDir(), time.Now()

@@ -56,8 +56,8 @@ func attacks() []attack {
 }
 
 // maxRuns is the maximum number of runs of an attack. An attack runs again if the honest tenant
-// waited too long, because another program on the machine may be the cause. A delay that the attack
-// causes happens in every run.
+// waited too long. The cause may be another program on the machine. A delay that the attack causes
+// happens in every run.
 const maxRuns = 3
 
 // TestAttack runs the attacks one after the other, while the honest tenant works.
@@ -108,7 +108,7 @@ type suite struct {
 	honest    *honest
 	hostile   *statuses
 	apiserver *machine
-	judged    uint64 // journal number of the last call to the local cloud that was judged
+	judged    uint64 // journal number of the last judged call to the local cloud
 	table     *tabwriter.Writer
 }
 
@@ -123,9 +123,13 @@ func (s *score) add(other score) {
 	s.latency, s.machine = max(s.latency, other.latency), max(s.machine, other.machine)
 }
 
-// judge fails the test if the hostile tenant got access, an artifact or a credential, if an object
-// of the honest tenant was not Ready, or if the controller took too much memory. It returns an
-// error if the honest tenant waited too long.
+// judge fails the test if
+//
+//   - the hostile tenant got access, an artifact or a credential;
+//   - an object of the honest tenant was not Ready; or
+//   - the controller took too much memory.
+//
+// It returns an error if the honest tenant waited too long.
 func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
 	t.Helper()
 	after := s.judged

@@ -164,8 +164,8 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 		})
 	}
 
-	// While an object's reference changes between two identities, the object must never get the
-	// identity that is not granted.
+	// An object's reference flips between two identities. Meanwhile, the object must never get the
+	// identity that does not admit its namespace.
 	t.Run("a race", func(t *testing.T) {
 		l := lender{t}
 		l.role("mine", "", lentTo(hostile, victim))
@@ -212,7 +212,7 @@ func TestBorrowedAWSIdentities(t *testing.T) {
 	})
 }
 
-// awaitCluster waits until the function want returns nil for an AWSCluster.
+// awaitCluster reads o from the API server until want(o) returns nil, for at most 30 seconds.
 func awaitCluster(t *testing.T, o *infrav1.AWSCluster, want func(*infrav1.AWSCluster) error) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)

@@ -93,9 +93,9 @@ func awaitRefused(t *testing.T, o fetcher, reason string) {
 	}
 }
 
-// TestBorrowedAWSIdentitiesOfSources tries every way to get an AWS identity for an OCIRepository,
-// Bucket or ImageRepository in a namespace without a grant. Each try must be refused with the
-// expected reason.
+// TestBorrowedAWSIdentitiesOfSources tries every way to get an AWS identity in a namespace without
+// a grant. It tries with OCIRepositories, Buckets and ImageRepositories. Each try must be refused
+// with the expected reason.
 func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 	const hostile, victim = "lessee-2", "lessee" // a check that compares prefixes would confuse these names
 	const role = identityv1.AWSClusterRoleIdentityKind
@@ -134,9 +134,9 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 	}
 
 	// The identity "leased-by-label" admits namespaces with the label team=lessee. The object must
-	// be refused while its namespace lacks the label, even if the object has the label or the
-	// namespace has a similar one. When the namespace loses the label, the object must be refused
-	// at once.
+	// be refused while its namespace lacks this label. The same label on the object, or a similar
+	// label on the namespace, must not help. When the namespace loses the label, the object must be
+	// refused at once.
 	t.Run("games with labels", func(t *testing.T) {
 		l := lender{t}
 		o := bucketOf(hostile, named(role, "leased-by-label"))
@@ -155,8 +155,9 @@ func TestBorrowedAWSIdentitiesOfSources(t *testing.T) {
 		awaitRefused(t, o, meta.ReasonPrincipalUsageUnauthorized)
 	})
 
-	// When an identity is made again under another name, objects that refer to the former name must
-	// be refused. A later identity with the former name must not inherit the former grant.
+	// An identity is deleted and made again under another name. Objects that refer to the former
+	// name must be refused. A later identity with the former name must not inherit the former
+	// grant.
 	t.Run("a renamed identity", func(t *testing.T) {
 		l := lender{t}
 		l.role("leased-once", "", lentTo(victim, hostile))

@@ -91,8 +91,8 @@ func (r *thieving) tokens(t *testing.T) map[string]jwt.Claims {
 }
 
 // proving returns an OCIRepository of the tenant with a credential of the given kind. The subject
-// is the name of a ServiceAccount or a WorkloadIdentity, or empty if the credential needs neither
-// of them.
+// is the name of a ServiceAccount or a WorkloadIdentity. It is empty if the credential needs
+// neither of them.
 func (tn *tenant) proving(name, kind, subject, host string, audiences ...string) *v1alpha1.OCIRepository {
 	o := tn.repository(name, host+"/app")
 	o.Spec.Credential = &v1alpha1.Credential{Type: kind, Audiences: audiences}
@@ -105,17 +105,17 @@ func (tn *tenant) proving(name, kind, subject, host string, audiences ...string)
 }
 
 // identityFor creates a WorkloadIdentity with audiences that the tenant chooses. Its target system
-// is a registry: for this target, the credential is the identity's token itself.
+// is not a cloud, so objects may use the identity's token itself as their credential.
 func (tn *tenant) identityFor(name string, audiences ...string) {
 	create(tn.t, &identityv1.WorkloadIdentity{ObjectMeta: tn.meta(name), Spec: identityv1.WorkloadIdentitySpec{
 		Audiences: audiences, SubjectFormat: identityv1.SubjectFormatName, TargetSystem: identityv1.TargetSystem{Type: "registry"},
 	}})
 }
 
-// nameAudiences acts as a tenant with a registry of its own. The tenant wants tokens that the
-// cluster or a cloud accepts, and wants the controller to send them to this registry. The tenant's
-// role at AWS trusts its ServiceAccount, its WorkloadIdentities and its objects, so that only the
-// audience protects the role.
+// nameAudiences acts as a tenant with a registry of its own. The tenant wants the controller to
+// send this registry a token that the cluster or a cloud accepts. The tenant also has a role at
+// AWS. The role trusts all subjects of the tenant: its ServiceAccount, its WorkloadIdentities and
+// its OCIRepositories. So AWS refuses a stolen token only if the token has the wrong audience.
 func nameAudiences(tn *tenant) {
 	t := tn.t
 	host := tn.host("audiences")
@@ -189,11 +189,13 @@ func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	return "arn:aws:iam::" + local.Account + ":role/" + tn.namespace
 }
 
-// borrowController acts as a tenant that has two namespaces and wants the controller's own token.
-// The controller lends its identity only to lentNamespace, and sends the token only to
-// listedRegistry. Objects in lentNamespace refer to other hosts, and an object in the other
-// namespace refers to listedRegistry. Finally, listedRegistry redirects the controller to the
-// tenant's host. The tenant must not get the token.
+// borrowController acts as a tenant that wants the controller's own token. The controller lends its
+// identity only to lentNamespace, and sends the token only to listedRegistry. The tenant has
+// lentNamespace and a second namespace. It must not get the token, even if
+//
+//   - an object in the second namespace refers to listedRegistry;
+//   - objects in lentNamespace refer to other hosts; or
+//   - listedRegistry redirects the controller to the tenant's host.
 func borrowController(tn *tenant) {
 	t := tn.t
 	const kind = v1alpha1.CredentialServiceAccountToken
@@ -350,15 +352,16 @@ func stealSVIDs(tn *tenant) {
 	}
 }
 
-// askingForSVIDs is the permission to request SVIDs. None of the chart's roles for people has it.
+// askingForSVIDs returns a rule that permits requests for the SVIDs of OCIRepositories. None of the
+// chart's roles for people has this rule.
 func askingForSVIDs() rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{tokenv1.Group}, Resources: []string{"ocirepositories/svid"}, Verbs: []string{"create"}}
 }
 
-// stealControllerSVIDs acts as a thief with the credential of lanyard-controller. The thief gets a
-// JWT-SVID and a certificate of a tenant that the controller acts for. The audit log must have an
-// entry for the JWT-SVID. The thief must get no SVIDs in namespaces where the controller does not
-// act, and must not be able to forge SVIDs.
+// stealControllerSVIDs acts as a thief with the credential of lanyard-controller. Like the
+// controller, the thief can get a JWT-SVID and a certificate of each tenant that the controller
+// acts for. The audit log must have an entry for the JWT-SVID. The thief must get no SVIDs in
+// namespaces where the controller does not act. The thief must not be able to forge SVIDs.
 func stealControllerSVIDs(tn *tenant) {
 	t := tn.t
 	mine := tn.proving("jwt", v1alpha1.CredentialSpiffeJWT, "", "registry.example.com", "registry.example.com")

@@ -19,8 +19,8 @@ import (
 )
 
 // downgrade acts as a tenant with a registry at which the controller logs in. The registry then
-// sends the controller to a server without TLS: it redirects requests for manifests and tags to
-// this server, or names it as the token service for logins.
+// sends the controller to a server without TLS. The registry redirects requests for manifests
+// and tags to this server, or names this server as the token service for logins.
 func downgrade(tn *tenant) {
 	t := tn.t
 	secure, plain := tn.host("secure"), tn.host("plain")
@@ -133,8 +133,9 @@ func stay(tn *tenant) {
 	}
 	probe := tn.repository("probe", tn.host("nowhere")+"/app")
 	tn.refused(t, []client.Object{probe}, nil)
-	// One request may have been in flight. A reconciliation would make three requests, because each
-	// reconciliation finds another artifact.
+	// Allow one request: it may have been in flight when the variable before was set. A
+	// reconciliation would make three requests. Two are for the manifest, and the third is for the
+	// layer, which the controller fetches for each new manifest.
 	if now := asked.Load(); now > before+1 {
 		t.Errorf("the registry was asked %d times for an object that is deleted", now-before)
 	}

@@ -14,7 +14,7 @@
 //   - a hostile server receives a credential;
 //   - an object of the honest tenant stops being Ready, even for a moment;
 //   - in each of three runs of the attack, a reconciliation of the honest tenant takes too
-//     long: a second or more beyond twice the API server's own time, see maxLatency;
+//     long (the function maxLatency computes the limit);
 //   - the controller's memory ever exceeds the chart's limit.
 //
 // `make attack` runs all attacks. `go test -short` runs attacks that together take about two

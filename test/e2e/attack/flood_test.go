@@ -17,10 +17,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// rewrite acts as a tenant whose registry has a new manifest each second, so that the controller
-// has new statuses to write each second. The objects have large annotations. The tenant creates
-// only one object per second: thirty creations at once would themselves keep an API server with two
-// cores busy for seconds.
+// rewrite acts as a tenant whose registry has a new manifest each second. So the controller has new
+// statuses to write each second. The objects have large annotations. The tenant creates only one
+// object per second, because the creation of all objects at once would by itself keep an API server
+// with two cores busy for seconds.
 func rewrite(tn *tenant) {
 	t := tn.t
 	number := 30
@@ -61,12 +61,14 @@ func rewrite(tn *tenant) {
 	watch.Stop()
 	<-counted
 	took := time.Since(began)
-	// The controller limits status writes by budgets. The write of a small object costs one unit.
-	// Each write of one of these large objects costs at least 32 units. An object's budget allows
-	// one write immediately, and one more every 320 seconds. The first write of a new object is
-	// free. The namespace's budget begins with 500 units, and gains one unit per second. Five
-	// objects are reconciled at the same time, so together they may exceed the namespace's budget
-	// by five writes.
+	// The controller limits status writes by budgets. The write of a small object costs one unit. A
+	// write of one of these large objects costs at least 32 units. The first write of a new object
+	// is free. After that, the object's budget allows one write immediately, and one more every 320
+	// seconds. The namespace's budget begins with 500 units, and gains one unit per second.
+	//
+	// The controller reconciles an object as long as the namespace's budget is not used up. It
+	// reconciles at most five objects of a namespace at once. So the last five writes may exceed
+	// the budget.
 	most, all := 2+int(took/(320*time.Second)), 0
 	for name, seen := range revisions {
 		if all += len(seen); len(seen) > most {

@@ -53,8 +53,8 @@ func grantsOfClouds(after uint64) (grants []string) {
 	return grants
 }
 
-// isHonest reports whether a cloud knows tenant-a, tenant-c or the demonstration's publisher by the
-// given name.
+// isHonest reports whether a caller is tenant-a, tenant-c or the demonstration's publisher. The
+// argument name is the subject or the principal of a call in the journal.
 func isHonest(name string) bool {
 	return slices.ContainsFunc([]string{
 		"system:serviceaccount:tenant-a:", "arn:aws:sts::" + local.Account + ":assumed-role/tenant-a-ecr/", "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/", applicationA + "@",
@@ -117,8 +117,9 @@ func (s *statuses) see(o report.Resource) {
 	}
 }
 
-// take describes hostile objects that had an identity or an artifact of the honest tenant since the
-// last call of take.
+// take describes the leaks since its last call. A leak is a hostile object whose status showed an
+// identity or an artifact of the honest tenant. The argument honest has the digests of the honest
+// tenant's artifacts.
 func (s *statuses) take(honest map[string]bool) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -96,7 +96,9 @@ func (h *honest) see(o report.Resource) {
 	}
 }
 
-// work requests reconciliations of the object, one after the other.
+// work asks the controller to reconcile the object, waits for the result, and repeats this until
+// ctx ends. If a request fails, or a reconciliation takes longer than patience, work records a
+// fault.
 func (h *honest) work(ctx context.Context, o report.Resource) {
 	for ctx.Err() == nil {
 		a := asked{value: time.Now().UTC().Format(time.RFC3339Nano), at: time.Now(), done: make(chan struct{})}
@@ -119,7 +121,8 @@ func (h *honest) work(ctx context.Context, o report.Resource) {
 	}
 }
 
-// request requests a reconciliation of an object.
+// request asks the controller to reconcile an object. The value distinguishes this request from
+// others.
 func request(ctx context.Context, o client.Object, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, value)
 	// The conversion cannot fail: the copy of a client.Object is a client.Object too.

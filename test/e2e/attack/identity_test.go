@@ -130,8 +130,7 @@ func flipRole(tn *tenant) {
 			t.Errorf("the log names tenant-a's role: %s", line)
 		}
 	}
-	// The controller held a token at each change of the annotation, so its log could contain a
-	// token.
+	// The controller handled tokens while the annotation changed. Its log must not contain them.
 	if err := wantNoSecretsInLogs(); err != nil {
 		t.Error(err)
 	}
@@ -205,9 +204,13 @@ func post(t *testing.T, address string, form url.Values) (status int) {
 	return res.StatusCode
 }
 
-// forgeStatus acts as a person with the chart's role for tenants. The person tries to write
-// statuses, which only the controller may write, and to read and change tenant-a's objects. The
-// person must also get no Secrets, no RoleBinding in tenant-a and no ServiceAccount token.
+// forgeStatus acts as a person with the chart's role for tenants. The person must not be able to
+//
+//   - write a status, which only the controller may do;
+//   - read or change an object of tenant-a;
+//   - read a Secret;
+//   - create a RoleBinding in tenant-a; or
+//   - create a ServiceAccount token.
 func forgeStatus(tn *tenant) {
 	t := tn.t
 	const person = "mallory"

@@ -137,7 +137,8 @@ func (tn *tenant) allowTo(account string, rules ...rbacv1.PolicyRule) {
 	})
 }
 
-// identity creates a WorkloadIdentity of the tenant that looks like the victim's.
+// identity creates a WorkloadIdentity in the tenant's namespace, with the name and the AWS role of
+// the victim's WorkloadIdentity.
 func (tn *tenant) identity(audiences ...string) *identityv1.WorkloadIdentity {
 	o := &identityv1.WorkloadIdentity{ObjectMeta: tn.meta(victimIdentity), Spec: identityv1.WorkloadIdentitySpec{
 		Audiences: audiences, SubjectFormat: identityv1.SubjectFormatName,
@@ -213,8 +214,12 @@ func mintWithoutGrant(tn *tenant) {
 	tn.refused(t, []client.Object{o}, nil, "TrustRefused")
 }
 
-// spoofContexts acts as a tenant that may create tokens of its own identity. Its requests refer to
-// context objects that are not its own, that do not exist, or that do not use the identity.
+// spoofContexts acts as a tenant that may create tokens of its own identity. The tenant must get no
+// token for a context object that
+//
+//   - is not the tenant's own;
+//   - does not exist; or
+//   - does not use the identity.
 func spoofContexts(tn *tenant) {
 	t := tn.t
 	tn.allow(append(everything(), minting())...)
@@ -333,11 +338,11 @@ func forgeHeaders(tn *tenant) {
 	}
 }
 
-// stealController acts as a thief with the credential of lanyard-controller. The thief gets tokens
-// of the tenants that the controller acts for, as docs/security.md says. Each token must be in the
-// audit log. The thief must not be able to read signing keys, change objects or grant itself more
-// rights. Deleting a tenant's RoleBinding must end the theft in this tenant's namespace. Deleting
-// the Pod whose credential was stolen must end the theft everywhere.
+// stealController acts as a thief with the credential of lanyard-controller. The thief can get
+// tokens of the tenants that the controller acts for, as docs/security.md says. Each token must be
+// in the audit log. The thief must not be able to read signing keys, change objects or grant itself
+// more rights. Deleting a tenant's RoleBinding must end the theft in this tenant's namespace.
+// Deleting the Pod whose credential was stolen must end the theft everywhere.
 func stealController(tn *tenant) {
 	t := tn.t
 	tn.identity(stsAudience)

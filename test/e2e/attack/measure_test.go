@@ -106,11 +106,14 @@ func durations(spans []span) (half, longest time.Duration) {
 	return took[len(took)/2], took[len(took)-1]
 }
 
-// judgeLatency compares the honest tenant's reconciliations with the API server's latency, which a
-// [machine] measured. The limit for each reconciliation depends on the longest measurement that
-// overlaps with it, because load delays both. The limit for the median reconciliation depends on
-// the median measurement: a few slow measurements do not explain why half of the reconciliations
-// are slow. judgeLatency returns the longest reconciliation and the longest measurement.
+// judgeLatency checks how long the reconciliations of the honest tenant took. The limits depend on
+// how long writes to the API server took, which the type [machine] measured:
+//   - Each reconciliation has a limit. It depends on the longest measurement that overlaps with the
+//     reconciliation, because load on the machine delays both of them.
+//   - The median reconciliation has another limit. It depends on the median measurement, because a
+//     few slow measurements do not explain why half of the reconciliations are slow.
+//
+// judgeLatency returns the longest reconciliation and the longest measurement.
 func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err error) {
 	if len(rounds) == 0 {
 		return 0, 0, nil
@@ -138,10 +141,10 @@ func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err 
 	return longest, machine, err
 }
 
-// maxLatency returns the limit for a reconciliation of the honest tenant: one second plus twice the
-// time that the API server alone takes for the same writes. The factor is two because a
-// reconciliation also calls other servers, such as the registry, and load delays these as well.
-// Without other load, the API server takes 30 ms for these writes.
+// maxLatency returns the limit for a reconciliation of the honest tenant. It is one second plus
+// twice the time that the API server alone takes for the same writes. The factor is two because
+// load also delays the other servers that a reconciliation calls, such as the registry. Without
+// other load, the API server takes 30 ms for these writes.
 func maxLatency(alone time.Duration) time.Duration { return time.Second + 2*alone }
 
 // TestJudgeLatency asserts which delays judgeLatency excuses, and which it reports.
@@ -195,7 +198,7 @@ type machine struct {
 	running time.Time  // when the current measurement began
 }
 
-// startMachine measures the API server until the test ends.
+// startMachine keeps measuring how long writes to the API server take, until the test ends.
 func startMachine(t *testing.T) *machine {
 	t.Helper()
 	m := &machine{}

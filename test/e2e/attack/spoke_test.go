@@ -29,9 +29,9 @@ const (
 	hostileSpoke, victimSpoke = "spoke-hostile", "spoke-victim"
 )
 
-// actAsSpoke acts as a thief with the credential of a spoke at its hub. The thief must get no
-// tokens of the other spoke's identities. The claims of its own identity's tokens must not name the
-// other spoke, or an object of the other spoke.
+// actAsSpoke acts as a thief with the credential that hostileSpoke has at its hub. The thief must
+// get no tokens of victimSpoke's identities. The claims of tokens of hostileSpoke's identity must
+// not name victimSpoke or an object of victimSpoke.
 func actAsSpoke(tn *tenant) {
 	t := tn.t
 	for _, name := range []string{spokesNamespace, victimSpoke} {
@@ -63,8 +63,8 @@ func actAsSpoke(tn *tenant) {
 	wantCluster(t, callAs(t, tn.namespace, victimSpoke, nil), tn.namespace, "demo")
 }
 
-// mintAsSpoke requests tokens of the victim's identity, and tokens with the victim's object as
-// context.
+// mintAsSpoke requests tokens of the victim's identity. It also requests tokens of the tenant's
+// identity, with the victim's object in the field contextObject.
 func (tn *tenant) mintAsSpoke(me *caller, use *v1alpha1.OCIRepository) {
 	t := tn.t
 	account := "system:serviceaccount:" + spokesNamespace + ":" + victimSpoke
@@ -99,7 +99,8 @@ func (tn *tenant) mintAsSpoke(me *caller, use *v1alpha1.OCIRepository) {
 	}
 }
 
-// reachAsSpoke tries requests that would give the thief the access of the other spoke's account.
+// reachAsSpoke sends requests for which hostileSpoke has no permission. The API server must forbid
+// all of them.
 func (tn *tenant) reachAsSpoke(me *caller) {
 	t := tn.t
 	const identities = "/apis/identity.lanyard.dev/v1alpha1"

@@ -175,7 +175,7 @@ func (tn *tenant) image(name, image string) *v1alpha1.ImageRepository {
 }
 
 // refused creates objects, and asserts that the API server or the controller refuses each of them.
-// The controller must give one of these reasons, or any reason if the list is empty. None of the
+// The controller must give one of the reasons. Without reasons, any reason will do. None of the
 // hosts may receive a request.
 func (tn *tenant) refused(t *testing.T, all []client.Object, hosts []string, reasons ...string) {
 	t.Helper()
@@ -231,7 +231,7 @@ func create(t *testing.T, o client.Object) {
 	must(t, "create "+o.GetName(), objects.Create(t.Context(), o))
 }
 
-// patch reads the current object and changes it.
+// patch reads an object from the API server, changes it, and sends the change as a patch.
 func patch[T client.Object](t *testing.T, o T, change func(o T)) {
 	t.Helper()
 	must(t, "read "+o.GetName(), objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
@@ -263,8 +263,9 @@ func poll(ctx context.Context, t *testing.T, what string, look func() error) {
 		if err == nil {
 			return
 		}
+		// After the deadline, keep the former error. The deadline itself may have caused the new
+		// one.
 		if ctx.Err() == nil || last == nil {
-			// Do not store the error that the deadline caused in the last call.
 			last = err
 		}
 		select {

@@ -123,8 +123,8 @@ type store interface {
 	list(ctx context.Context, bucket, prefix string) ([]string, error)
 }
 
-// exercise writes as one caller and reads as another, who may only read bucket A. All other calls
-// of the reader must fail: for their errors, code() must return the given error code.
+// exercise writes objects with writer, and reads them with reader. The reader may only read bucket
+// A. Each other call of the reader must return an error err for which code(err) == denied.
 func exercise(t *testing.T, writer, reader store, code func(error) string, denied string) {
 	t.Helper()
 	ctx := t.Context()

@@ -8,8 +8,8 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// S3 returns gofakes3 with these buckets, in memory, addressed by path. Pass the handler to the
-// local cloud's ServeS3.
+// S3 returns a gofakes3 server with these buckets in memory. The server expects path-style URLs.
+// Pass the handler to the local cloud's ServeS3.
 func S3(buckets ...string) (http.Handler, error) {
 	store := s3mem.New()
 	for _, name := range buckets {

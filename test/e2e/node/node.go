@@ -1,6 +1,6 @@
 // Package node runs programs from npm for the end-to-end tests: the clouds' unmodified official
-// clients for Node, Azurite, and Node itself. The packages and their versions are those of
-// package-lock.json; dev/node-packages installs them.
+// clients for Node, Azurite, and Node itself. The file package-lock.json lists the packages and
+// their versions. dev/node-packages installs them.
 package node
 
 import (

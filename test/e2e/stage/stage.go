@@ -1,5 +1,6 @@
-// Package stage runs the tests of a package with the demonstration's cloud and one cluster in the
-// cloud.
+// Package stage runs the tests of a package. It first starts a local cloud, and one Kubernetes
+// cluster that uses this cloud. The cloud has the content of examples/cloud/cloud.yaml, like the
+// demonstration's cloud, with the changes that [Suite.Cloud] makes.
 package stage
 
 import (
@@ -19,7 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// startTimeout bounds the start of the cloud and the cluster.
+// startTimeout bounds the time to start the cloud, and to start and prepare the cluster.
 const startTimeout = 3 * time.Minute
 
 // Suite describes the tests of a package, and the cloud and the cluster for them. The fields Cloud,
@@ -27,7 +28,7 @@ const startTimeout = 3 * time.Minute
 type Suite struct {
 	// Name is the suite's name, for messages.
 	Name string
-	// Binary returns the path of the program that make builds under this name.
+	// Binary returns the path of the program that `make` builds under this name.
 	Binary func(name string) string
 	// Programs are the names of the programs that the tests need, besides the control plane.
 	Programs []string
@@ -50,8 +51,8 @@ type Suite struct {
 	End func() error
 }
 
-// Run runs the tests and returns the exit status of the process. If the status is not 0, the folder
-// of the run is kept, with the logs of all programs.
+// Run runs the tests and returns the exit status of the process. If the status is not 0, Run keeps
+// the folder of the run, which has the logs of all programs.
 func (s *Suite) Run(ctx context.Context, m *testing.M) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()

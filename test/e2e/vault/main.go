@@ -1,10 +1,12 @@
-// Vault-jwt serves the login of Vault's JWT plugin at the paths of Vault's API. A whole Vault is
-// not needed: the plugin decides about a login, and tests do not need Vault's tokens and secrets.
+// Vault-jwt serves the login of Vault's JWT plugin at the paths of Vault's API. The plugin decides
+// about a login. Tests do not need a whole Vault, because they do not need Vault's tokens and
+// secrets.
 //
 //	vault-jwt <host:port>
 //
-// The program is a module of its own, because no other program of this repository needs the 80 or
-// so modules of the plugin. It also needs a newer Go than the other modules.
+// The program is a module of its own, because of the 80 or so modules of the plugin. No other
+// program of this repository needs these modules. The module also needs a newer Go than the other
+// modules.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package taglist implements the kind TagList, a source that keeps the last tags of a repository as
-// an artifact.
+// Package taglist implements the kind TagList, a source. The artifact has at most ten tags of a
+// repository: those that come last in byte order.
 package taglist
 
 import (

@@ -1,4 +1,4 @@
-// Package v1alpha1 has the API type of the kind TagList. A real kind is in module api, where `make
+// Package v1alpha1 has the API type of the kind TagList. A real kind is in module api. There, `make
 // generate` writes the CRD and the methods for deep copies.
 package v1alpha1
 
@@ -12,8 +12,8 @@ import (
 	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
-// TagList keeps the last tags of a repository as an artifact. It lists the tags with a tenant's
-// identity.
+// TagList uses a tenant's identity to list the tags of a repository. Its artifact has at most ten
+// tags: those that come last in byte order.
 type TagList struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
