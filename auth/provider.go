@@ -25,7 +25,8 @@ type Provider interface {
 	//     configuration
 	GetTarget(options *Options) (Target, error)
 	// GetIdentity returns the cloud identity that the account's attributes name, in canonical form.
-	// For AWS, it is a role ARN. GetIdentity does no I/O, because every GetToken calls it.
+	// For AWS, it is a role ARN. GetIdentity does no I/O, because every GetToken with Accounts
+	// calls it.
 	GetIdentity(account Account) (string, error)
 	// GetProofRequest says which proof NewToken needs for the request. It refuses a request that
 	// would fail with any proof. It may ask the cloud's metadata service.

@@ -75,8 +75,10 @@ const (
 	// request, or answered with a 5xx status.
 	ReasonRegistryUnreachable = "RegistryUnreachable"
 
-	// ReasonRegistryRefused says that the registry answered, and refused the credential or the
-	// repository (401, 403, 404).
+	// ReasonRegistryRefused says one of these:
+	//   - The registry refused the credential or the repository (401, 403, 404).
+	//   - The registry's answer breaks the protocol, or asks for a redirect or another request that
+	//     the controller refuses.
 	ReasonRegistryRefused = "RegistryRefused"
 
 	// ReasonBucketUnreachable says that the service of a bucket did not answer in time, throttled
@@ -85,6 +87,8 @@ const (
 
 	// ReasonBucketRefused says one of these:
 	//   - The service of a bucket refused the credential or the bucket (401, 403, 404).
+	//   - The service's answer breaks the protocol, or is a redirect, which the controller does not
+	//     follow.
 	//   - The bucket has no object to fetch.
 	ReasonBucketRefused = "BucketRefused"
 

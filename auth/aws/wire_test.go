@@ -340,9 +340,9 @@ func TestRegistryHosts(t *testing.T) {
 }
 
 // TestHostsOfARegionFailApart checks that a region's ordinary registry host works while the APIs of
-// its FIPS and dual-stack hosts fail. For example, most regions have no FIPS endpoint. An object
-// may name a host with a failing API. Other objects with the same subject in the region must still
-// get their credentials. Objects that use the controller's identity have such a common subject.
+// its FIPS and dual-stack hosts fail. For example, most regions have no FIPS endpoint. All objects
+// that use the controller's identity have the same subject. If one of them names a host with a
+// failing API, the others must still get credentials for the region's ordinary host.
 func TestHostsOfARegionFailApart(t *testing.T) {
 	environment(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKIA0000000000000000", "AWS_SECRET_ACCESS_KEY": "static-secret"})
 	provider := wired(t, func(w http.ResponseWriter, r *http.Request) {

@@ -15,8 +15,8 @@
 //     the queue and starts at once. In the queue, it could wait for a place that the fetch holds.
 //     Identities that need each other in a circle get an error.
 //   - The first use of a token after about 80 % of its life starts a refresh in the background.
-//     Callers wait for the refresh if less life is left than the floor. The floor is five minutes
-//     or a tenth of the token's life, whichever is less.
+//     Callers wait for the refresh if the token's remaining life is not above the floor. The floor
+//     is five minutes or a tenth of the token's life, whichever is less.
 //   - If a refresh fails for a temporary reason, the old token is served until it expires. A
 //     refusal drops the token.
 //   - A failure is remembered for one second at first. After more failures in a row, it is

@@ -41,8 +41,8 @@ type entry struct {
 
 	tenant *tenant // the tenant whose entries include this one; guarded by Cache.mu
 	slot   int32   // the position in tenant.entries; guarded by Cache.mu
-	// The floor in milliseconds. A token with less life left than the floor is served only if its
-	// refresh fails.
+	// The floor in milliseconds. If a token's remaining life is not above the floor, the token is
+	// served only if its refresh fails.
 	floor int32
 }
 

@@ -343,8 +343,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestHotPathDoesNotAllocate checks that GetIdentity and GetTarget do not allocate, because they
-// run on every call, even if the cache has the token.
+// TestHotPathDoesNotAllocate checks that GetIdentity and GetTarget do not allocate. GetTarget runs
+// on every call of auth.GetToken, even if the cache has the token. So does GetIdentity, if the call
+// has Accounts.
 func TestHotPathDoesNotAllocate(t *testing.T) {
 	provider := newProvider(t, gcp.Config{})
 	account := rig.WithAttribute(rig.WithAttribute(tenant(t, "tenant-a"), gcp.ServiceAccountAnnotation, emailA), gcp.ProviderAnnotation, providerName)

@@ -21,8 +21,8 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/svid"
 )
 
-// callTimeout bounds one call to the API server. It is shorter than the time that package auth/cache
-// allows for a whole exchange, so that the error says which call was slow.
+// callTimeout bounds one call to the API server. It is shorter than the time that package
+// auth/cache allows for a whole exchange, so that the error says which call was slow.
 const callTimeout = 10 * time.Second
 
 // printAudiences is the command that prints the API server's audiences. The command requests a

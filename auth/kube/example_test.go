@@ -29,7 +29,8 @@ func ExampleFromManager() {
 		tokens := cache.New(cache.Options{})
 		accounts.Subscribe(tokens.Invalidate) // a changed account loses its tokens at once
 		go func() { _ = tokens.Run(ctx) }()   // removes expired tokens
-		// Pass auth.WithServiceAccount(namespace, name, accounts) to auth.GetToken.
+		// Start returns when ctx ends. Until then, other goroutines of the program can call
+		// auth.GetToken with the option auth.WithServiceAccount(namespace, name, accounts).
 		return local.Start(ctx)
 	}
 	_ = wire

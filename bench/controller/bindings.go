@@ -75,8 +75,8 @@ type bindingRun struct {
 	overdue time.Duration // delay of the most overdue credential at the end; 0 if none is due
 }
 
-// counters have the controller's API calls and the resource use of both programs. They are read
-// before and after the period in which the controller is watched.
+// counters have the controller's API calls, and the resource use of the controller and of the token
+// server. They are read before and after the period in which the controller is watched.
 type counters struct {
 	calls                   calls
 	controller, tokenServer metrics.Process

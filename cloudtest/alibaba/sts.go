@@ -129,10 +129,13 @@ func wrong(parameter string) *service.Refusal {
 	return invalid("InvalidParameter."+parameter, "The parameter "+parameter+" is wrongly formed.")
 }
 
-// assumeRoleWithOIDC exchanges a token for a session of a role. Sources of the checks and the error
-// texts: STS, AssumeRoleWithOIDC and "Error codes"; ACK, "Use RRSA". The order of the checks is not
-// documented. The local cloud's order is: request, provider, issuer, audience, fingerprint, keys,
-// signature, time, age, role, trust policy.
+// assumeRoleWithOIDC exchanges a token for a session of a role. The checks and the error texts come
+// from these pages of Alibaba Cloud's documentation:
+//   - STS: "AssumeRoleWithOIDC" and "Error codes"
+//   - ACK: "Use RRSA"
+//
+// The order of the checks is not documented. The local cloud checks in this order: request,
+// provider, issuer, audience, fingerprint, keys, signature, time, age, role, trust policy.
 func (c *Cloud) assumeRoleWithOIDC(r *service.Request, p url.Values) (service.Answer, *service.Refusal) {
 	q, refusal := readRequest(p)
 	if refusal != nil {

@@ -118,7 +118,8 @@ func json11() service.Protocol {
 				e.Status, e.Code = http.StatusBadRequest, code
 			}
 			if e.Code == "MissingAuthenticationTokenException" {
-				// STS has another text: "Request is missing Authentication Token".
+				// The services with this protocol have the text below. STS, which has another
+				// protocol, has another text: "Request is missing Authentication Token".
 				e.Message = "Missing Authentication Token"
 			}
 			return writeJSON(r, e.Status, json11Type, map[string]string{"__type": e.Code, "message": e.Message})

@@ -185,7 +185,9 @@ func forS3Plane(name string) bool {
 		return true
 	case "x-amz-content-sha256", "x-amz-date", "x-amz-decoded-content-length",
 		"x-amz-expected-bucket-owner", "x-amz-security-token", "x-amz-trailer":
-		return false // credentials and chunk framing, which the data plane does not get
+		// These headers are about the client's credentials and chunk framing. The data plane gets
+		// neither.
+		return false
 	}
 	return strings.HasPrefix(name, "x-amz-")
 }

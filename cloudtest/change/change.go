@@ -5,8 +5,11 @@
 // {wildcards}, followed by its query parameters. If the method's last parameter is not a string, it
 // is the JSON body:
 //
-//	PutRole:          change.Put(t, "PUT /aws/accounts/{account}/roles", (*Cloud).PutRole),           // func(account string, r Role) error
-//	DeleteRole:       change.Delete(t, "DELETE /aws/accounts/{account}/roles?name", (*Cloud).DeleteRole), // func(account, name string) error
+//	// func (c *Cloud) PutRole(account string, r Role) error
+//	PutRole: change.Put(t, "PUT /aws/accounts/{account}/roles", (*Cloud).PutRole),
+//	// func (c *Cloud) DeleteRole(account, name string) error
+//	DeleteRole: change.Delete(t,
+//		"DELETE /aws/accounts/{account}/roles?name", (*Cloud).DeleteRole),
 package change
 
 import (
@@ -94,9 +97,9 @@ func (t route) target(texts []string) (string, url.Values) {
 	return path, query
 }
 
-// add adds a row to the table t. The row pairs the route in pattern with the last argument, a
-// function that changes the cloud. The type of the request's body is B. If B is noBody, the request
-// has no body. add returns the function with which a client requests this change.
+// add adds a row to the table t. On a request that matches pattern, the server calls do, which
+// changes the cloud. The type of the request's body is B. If B is noBody, the request has no body.
+// add returns the function with which a client sends such a request.
 func add[C, B any](
 	t *Table[C], pattern string, do func(cloud C, texts []string, body B) error,
 ) func(ctx context.Context, body B, texts ...string) error {
@@ -121,33 +124,33 @@ func add[C, B any](
 
 type noBody struct{}
 
-// Set adds a row to the table t. The row pairs the route with the last argument, a method of the
-// cloud. The method takes only a JSON body. Set returns the function with which a client requests
-// this change.
+// Set adds a row to the table t. On a request that matches route, the server calls do, a method of
+// the cloud. The method takes only a JSON body. Set returns the function with which a client sends
+// such a request.
 func Set[C, B any](t *Table[C], route string, do func(C, B) error) func(context.Context, B) error {
 	send := add(t, route, func(cloud C, _ []string, body B) error { return do(cloud, body) })
 	return func(ctx context.Context, body B) error { return send(ctx, body) }
 }
 
-// Put adds a row to the table t. The row pairs the route with the last argument, a method of the
-// cloud. The method takes one string, such as an account, and a JSON body. Put returns the function
-// with which a client requests this change.
+// Put adds a row to the table t. On a request that matches route, the server calls do, a method of
+// the cloud. The method takes one string, such as an account, and a JSON body. Put returns the
+// function with which a client sends such a request.
 func Put[C, B any](t *Table[C], route string, do func(C, string, B) error) func(context.Context, string, B) error {
 	send := add(t, route, func(cloud C, texts []string, body B) error { return do(cloud, texts[0], body) })
 	return func(ctx context.Context, in string, body B) error { return send(ctx, body, in) }
 }
 
-// PutIn adds a row to the table t. The row pairs the route with the last argument, a method of the
-// cloud. The method takes two strings, such as an account and a role, and a JSON body. PutIn
-// returns the function with which a client requests this change.
+// PutIn adds a row to the table t. On a request that matches route, the server calls do, a method
+// of the cloud. The method takes two strings, such as an account and a role, and a JSON body. PutIn
+// returns the function with which a client sends such a request.
 func PutIn[C, B any](t *Table[C], route string, do func(C, string, string, B) error) func(context.Context, string, string, B) error {
 	send := add(t, route, func(cloud C, texts []string, body B) error { return do(cloud, texts[0], texts[1], body) })
 	return func(ctx context.Context, in, of string, body B) error { return send(ctx, body, in, of) }
 }
 
-// Clear adds a row to the table t. The row pairs the route with the last argument, a method of the
-// cloud. The method takes no parameters. Clear returns the function with which a client requests
-// this change.
+// Clear adds a row to the table t. On a request that matches route, the server calls do, a method
+// of the cloud. The method takes no parameters. Clear returns the function with which a client
+// sends such a request.
 func Clear[C any](t *Table[C], route string, do func(C)) func(context.Context) error {
 	send := add(t, route, func(cloud C, _ []string, _ noBody) error {
 		do(cloud)
@@ -156,17 +159,17 @@ func Clear[C any](t *Table[C], route string, do func(C)) func(context.Context) e
 	return func(ctx context.Context) error { return send(ctx, noBody{}) }
 }
 
-// Delete adds a row to the table t. The row pairs the route with the last argument, a method of the
-// cloud. The method takes two strings, such as an account and a role. Delete returns the function
-// with which a client requests this change.
+// Delete adds a row to the table t. On a request that matches route, the server calls do, a method
+// of the cloud. The method takes two strings, such as an account and a role. Delete returns the
+// function with which a client sends such a request.
 func Delete[C any](t *Table[C], route string, do func(C, string, string) error) func(context.Context, string, string) error {
 	send := add(t, route, func(cloud C, texts []string, _ noBody) error { return do(cloud, texts[0], texts[1]) })
 	return func(ctx context.Context, in, name string) error { return send(ctx, noBody{}, in, name) }
 }
 
-// DeleteIn adds a row to the table t. The row pairs the route with the last argument, a method of
-// the cloud. The method takes three strings, such as an account, a region and a name. DeleteIn
-// returns the function with which a client requests this change.
+// DeleteIn adds a row to the table t. On a request that matches route, the server calls do, a
+// method of the cloud. The method takes three strings, such as an account, a region and a name.
+// DeleteIn returns the function with which a client sends such a request.
 func DeleteIn[C any](
 	t *Table[C], route string, do func(C, string, string, string) error,
 ) func(context.Context, string, string, string) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/expiring"
 )
 
-// TestStore checks that a value stays for an hour after it has expired. Later, Put must delete the
-// value while it adds new ones.
+// TestStore checks that a value is still there 59 minutes after it has expired. Later, Put must
+// delete the value while it adds new ones.
 func TestStore(t *testing.T) {
 	var s expiring.Store[int]
 	start := time.Unix(0, 0)

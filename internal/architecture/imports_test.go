@@ -1,5 +1,6 @@
-// Package architecture tests which packages may import which other packages. A diagram in
-// ARCHITECTURE.md shows the rules.
+// Package architecture tests rules for the whole repository. Some of them say which packages may
+// import which other packages; a diagram in ARCHITECTURE.md shows these rules. Other rules are
+// about the documentation, the versions in go.mod files, and the scripts in dev.
 package architecture
 
 import (

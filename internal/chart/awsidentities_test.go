@@ -15,9 +15,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestAWSIdentitiesNeedTenantNamespaces checks the chart with AWS identities. The chart must refuse
-// values that let lanyard-controller read static keys, or act as the identity controller's account.
-// So rbac.tenantNamespaces must be set, unless identity.acceptControllerReadsAllSecrets is true.
+// TestAWSIdentitiesNeedTenantNamespaces checks which values the chart refuses if
+// identity.awsIdentities is set:
+//   - The list rbac.tenantNamespaces has kube-system, the release's namespace or the namespace of
+//     the static keys. With rights there, lanyard-controller could read the keys, or act as the
+//     identity controller's account.
+//   - The list is absent, so lanyard-controller has rights in all namespaces. The chart accepts
+//     this only if identity.acceptControllerReadsAllSecrets is true.
+//   - The static keys are in the release's namespace.
 func TestAWSIdentitiesNeedTenantNamespaces(t *testing.T) {
 	judge(t, map[string]judged{
 		"all namespaces":                 {`{identity: {awsIdentities: true}}`, "set rbac.tenantNamespaces"},

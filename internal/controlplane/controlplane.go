@@ -193,8 +193,8 @@ func (c *ControlPlane) Kubeconfig() string { return filepath.Join(c.dir, "admin.
 // CAFile is the path of the API server's CA certificate, PEM.
 func (c *ControlPlane) CAFile() string { return filepath.Join(c.dir, "ca.crt") }
 
-// Kubectl returns a kubectl command with the administrator's kubeconfig, not yet started. The
-// caller sets its streams.
+// Kubectl returns a kubectl command that uses the administrator's kubeconfig. The caller sets the
+// command's streams and starts the command.
 func (c *ControlPlane) Kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	args = append([]string{"kubectl", "--kubeconfig", c.Kubeconfig()}, args...)
 	return exec.CommandContext(ctx, c.binary, args...) //nolint:gosec // running the caller's binary is the purpose

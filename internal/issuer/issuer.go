@@ -51,9 +51,11 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// Check returns an error if a setting of the issuer is wrong. The error names the setting. With a
-// wrong setting, no token could be made, or services could not find the issuer's documents. Source
-// of the rules for the URL: OpenID Connect Discovery 1.0, section 3.
+// Check returns an error if a setting of the issuer is missing or wrong. The error names the
+// setting. With a wrong URL, services could not find the issuer's documents. Without APIAudiences,
+// a token could give access to the cluster. With wrong Limits, some tokens could not be made, or
+// would not live as long as set. Source of the rules for the URL: OpenID Connect Discovery 1.0,
+// section 3.
 func (i *Issuer) Check() error {
 	if err := CheckURL(i.URL); err != nil {
 		return fmt.Errorf("the URL of the issuer %w", err)

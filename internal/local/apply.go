@@ -31,8 +31,10 @@ func (c *Cluster) ApplyNamespaces(ctx context.Context, manifests *Manifests) err
 	return err
 }
 
-// expect writes the expected result into an object's annotation, so that reports read it from the
-// cluster. It returns an error for an invalid expectation.
+// expect does nothing for an object whose kind does not fetch ([kinds.Kind.Fetches]). For other
+// objects, it completes the annotation with the expected result, which reports read from the
+// cluster. If the annotation is missing or empty, expect sets it to "pulled". If the annotation is
+// invalid, expect returns an error.
 func expect(o *unstructured.Unstructured) error {
 	if kind, ok := kinds.All().Named(o.GetKind()); !ok || !kind.Fetches() || o.GroupVersionKind().Group != kind.Group {
 		return nil

@@ -108,7 +108,8 @@ type Cluster struct {
 type MissingBinaryError struct {
 	// Path is the path where the program should be.
 	Path string
-	// Flag is the command line flag that sets another path; empty if there is no such flag.
+	// Flag is the command line flag that sets the program's path. It is empty if there is no such
+	// flag.
 	Flag string
 	// Err is the reason why the program cannot run.
 	Err error
@@ -128,8 +129,8 @@ func (e *MissingBinaryError) Error() string {
 func (e *MissingBinaryError) Unwrap() error { return e.Err }
 
 // CheckBinary returns a *MissingBinaryError if there is no executable program at path. The error
-// names the command line flag that sets another path. An empty flag means that there is no such
-// flag.
+// names flag, the command line flag that sets the program's path. The flag is empty if there is no
+// such flag.
 func CheckBinary(path, flag string) error {
 	info, err := os.Stat(path)
 	switch {

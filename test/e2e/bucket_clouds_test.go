@@ -138,8 +138,9 @@ func wantUncalled(t *testing.T, after uint64, ending string) {
 }
 
 // containers creates a storage account at Azure with a container for each tenant. Each container
-// has some files, and the tenant's ServiceAccount may read them. Azurite stores the files.
-// containers returns the tenants' applications.
+// has some files, which Azurite stores. For each tenant, containers also creates an application,
+// which may read the tenant's container. The tenant's ServiceAccount can log in as the application.
+// The result has the application's client ID for each tenant.
 func containers(t *testing.T, storage string, tenants ...*tenant) (applications map[*tenant]string) {
 	t.Helper()
 	applications = map[*tenant]string{}

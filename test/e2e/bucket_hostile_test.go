@@ -318,8 +318,9 @@ func TestHostileBuckets(t *testing.T) {
 func crowded(t *testing.T, c *local.Program, rest float64, store *hostileStore, o *v1alpha1.Bucket) {
 	t.Helper()
 	const mebi = 1 << 20
-	// memoryBound is how far the controller's memory may grow beyond the parameter rest, in bytes.
-	// It has room for an index, a few objects and the garbage collector.
+	// memoryBound is how many bytes of memory the controller may use in addition to those that it
+	// used before its first fetch. They suffice for an index, a few objects and the garbage
+	// collector.
 	const memoryBound = 256 * mebi
 	before := metric(t, c, "process_resident_memory_bytes")
 	peak := before

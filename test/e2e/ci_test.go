@@ -477,7 +477,8 @@ func toolsWithTheHelper(t *testing.T, protected *federatedRegistry, env ...strin
 	write(".config/lanyard/credentials.yaml", "registries: {"+host+": {creds: GitHubOIDCToken, audiences: ["+protected.host+"]}}")
 	job := newCIJob(t, append(env, "PATH="+programs+":"+os.Getenv("PATH"), "HOME="+home, "XDG_RUNTIME_DIR="+home)...)
 	t.Run("skopeo", func(t *testing.T) { skopeoCopies(t, job, host) })
-	// lanyard reads the same configuration, and calls itself as the helper.
+	// Like skopeo, lanyard reads the Docker configuration above. It finds its own name there, and
+	// calls itself as the credential helper.
 	own := job.commands(t, "oci://"+host+"/"+ownRepository)
 	for _, name := range []string{"1 push", "2 diff", "3 tag", "4 list", "5 pull"} {
 		if out, said, err := job.run(t, binary("lanyard"), own[name]...); err != nil || name == "4 list" && !strings.Contains(out, "copied") {

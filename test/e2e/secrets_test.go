@@ -166,8 +166,9 @@ func TestPatternsFindSecrets(t *testing.T) {
 	}
 }
 
-// TestMintedSecretsAreFound checks that a part of a secret is found even if it does not look like a
-// secret.
+// TestMintedSecretsAreFound adds a JWT and a private key to a collection. The collection must then
+// find the JWT's signature and a line of the key in other texts. Such a part alone need not look
+// like a secret: no pattern matches the signature.
 func TestMintedSecretsAreFound(t *testing.T) {
 	beside(t)
 	var c collection

@@ -13,9 +13,11 @@ import (
 )
 
 // TestObjectsWaitForTheControllersIdentity checks objects whose cloud identity is missing or
-// malformed. With the controller's identity, the object must be retried. No event reports that the
-// controller's node gets a role. With a ServiceAccount's identity, the object must be stalled. The
-// controller watches ServiceAccounts, so a change wakes the object.
+// malformed:
+//   - An object with the controller's identity must be retried, because the controller's node may
+//     get a role later, and no event reports that.
+//   - An object with a ServiceAccount's identity must be stalled. The controller watches
+//     ServiceAccounts, so a change of the account starts the next attempt.
 func TestObjectsWaitForTheControllersIdentity(t *testing.T) {
 	account, err := auth.ServiceAccount("tenant-a", "puller")
 	if err != nil {

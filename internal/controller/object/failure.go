@@ -26,8 +26,9 @@ type Failure struct {
 	Stalled bool
 	// RetryAfter is the pause that the server asked for; zero if the server asked for no pause.
 	RetryAfter time.Duration
-	// AtInterval: the content that was found is unusable. Check it again at the next interval, or
-	// when the object changes.
+	// AtInterval: do not retry before the next interval, unless the object or one of its
+	// dependencies changes. For example, the content that was found is unusable, or a KeyRing is,
+	// or a foreign ExternalArtifact has the object's name.
 	AtInterval bool
 }
 

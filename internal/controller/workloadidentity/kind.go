@@ -98,8 +98,9 @@ func (k *kind) Report(ctx context.Context, o *identityv1.WorkloadIdentity, outco
 // Finalize implements object.Kind.
 func (*kind) Finalize(context.Context, *identityv1.WorkloadIdentity) error { return nil }
 
-// Explain implements object.Definition. The failure of a *ringError needs no retries, because a
-// change of the ring wakes the identity.
+// Explain implements object.Definition. After a *ringError, the identity is not retried before its
+// next interval. That is soon enough, because a change of the KeyRing that concerns identities also
+// starts an attempt.
 func (*kind) Explain(err error) (object.Failure, bool) {
 	if found, ok := errors.AsType[*ringError](err); ok {
 		return object.Failure{Reason: found.reason, AtInterval: true}, true

@@ -84,7 +84,8 @@ func closedPort(t *testing.T, base *http.Transport) {
 	base.DialContext = dialTo("127.0.0.1:1")
 }
 
-// answering starts a server without TLS that handles each connection with the given function.
+// answering returns a function that starts a server without TLS, and makes a transport connect to
+// it. The server calls do for each connection.
 func answering(do func(net.Conn)) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
@@ -153,7 +154,8 @@ func through(scheme string, spoil func(*testing.T, *http.Transport)) func(*testi
 	}
 }
 
-// proxyAnswering starts a proxy that answers CONNECT with this status and with strangersWords.
+// proxyAnswering returns a function that starts a proxy, and makes a transport use it. The proxy
+// answers CONNECT with this status and with strangersWords.
 func proxyAnswering(status int) func(*testing.T, *http.Transport) {
 	return through("http", answering(func(conn net.Conn) { refuseConnect(conn, status) }))
 }

@@ -127,7 +127,8 @@ const (
 	silent             = -1 // the resolver does not answer
 )
 
-// resolving starts a resolver that answers every question with this response code.
+// resolving returns a function that starts a DNS server, and makes a transport resolve names there.
+// The server answers every question with this response code. If rcode is silent, it never answers.
 func resolving(rcode int) func(*testing.T, *http.Transport) {
 	return func(t *testing.T, base *http.Transport) {
 		t.Helper()
