@@ -75,7 +75,7 @@ func ParseRoleARN(s string) (RoleARN, error) {
 	case len(name) > maxRoleName:
 		return refuse(ReasonName, "the role name is longer than "+strconv.Itoa(maxRoleName)+" characters", "copy the ARN from IAM")
 	case !all(name, isRoleNameByte):
-		return refuse(ReasonName, "the role name "+quote(name)+" has a character other than letters, digits and _+=,.@-",
+		return refuse(ReasonName, "the role name in "+quote(resource)+" has a character other than letters, digits and _+=,.@-",
 			"copy the ARN from IAM, without spaces and line ends")
 	}
 	return RoleARN{Partition: partition, Account: account, Path: path, Name: name}, nil

@@ -1,6 +1,9 @@
 package endpoint
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Reason says, for programs, why a string was refused. Its values are stable.
 type Reason string
@@ -38,8 +41,8 @@ const (
 )
 
 // Error says why a string was refused. It names the kind of input, the fault and the correction. It
-// repeats at most one part of the input, quoted and short. It never repeats a whole URL, or the
-// part of a URL before the "@", which may contain a password.
+// repeats at most one part of the input, quoted and short. It never repeats the user or the
+// password of a URL, such as https://user:password@host.
 type Error struct {
 	// What names the kind of input, such as "STS endpoint".
 	What string
@@ -60,10 +63,17 @@ func (e *Error) Error() string {
 const maxQuoted = 100
 
 // quote returns untrusted input for an error: short, and in quotes. The quotes distinguish the
-// input from the error's own text.
+// input from the error's own text. quote leaves out everything after "//", because a URL may have a
+// password there. A caller may quote a part of the input only if the part does not lie between the
+// "//" and the "@" of a URL.
 func quote(s string) string {
-	if len(s) > maxQuoted {
-		return strconv.QuoteToASCII(s[:maxQuoted]) + "..."
+	end := min(len(s), maxQuoted)
+	if slashes := strings.Index(s, "//"); slashes >= 0 {
+		end = min(end, slashes+len("//"))
 	}
-	return strconv.QuoteToASCII(s)
+	quoted := strconv.QuoteToASCII(s[:end])
+	if end < len(s) {
+		quoted += "..."
+	}
+	return quoted
 }

@@ -54,7 +54,7 @@ func ParseGCPServiceAccount(address string) (GCPServiceAccount, error) {
 		return refuse(ReasonMalformed, "it is longer than "+strconv.Itoa(maxHost)+" bytes", fixGCPAccount)
 	}
 	name, host, ok := strings.Cut(address, "@")
-	if !ok || !all(host, isHostByte) || hostFault(host) != "" {
+	if !ok || strings.Contains(name, "//") || !all(host, isHostByte) || hostFault(host) != "" {
 		return refuse(ReasonMalformed, quote(address)+" is not an address in lower case", fixGCPAccount)
 	}
 	account := GCPServiceAccount{Email: address, Universe: gcpUniverses()[0].Domain}
@@ -164,7 +164,7 @@ func ParseGCPWorkloadProvider(name string) (GCPWorkloadProvider, error) {
 	}
 	parts := strings.Split(rest, "/")
 	if len(parts) != 8 || parts[0] != "projects" || parts[2] != "locations" || parts[4] != "workloadIdentityPools" || parts[6] != "providers" {
-		return refuse(ReasonResource, quote(name)+" is not the name of a provider", fixGCPProvider)
+		return refuse(ReasonResource, quote(rest)+" is not the name of a provider", fixGCPProvider)
 	}
 	p := GCPWorkloadProvider{ProjectNumber: parts[1], Pool: parts[5], Provider: parts[7]}
 	switch {

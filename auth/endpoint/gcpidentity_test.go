@@ -129,6 +129,7 @@ func TestParseGCPWorkloadProvider(t *testing.T) {
 		{"HTTPS://iam.googleapis.com/" + name, endpoint.ReasonHost},
 		{"https://iam.googleapis.com.evil.example/" + name, endpoint.ReasonHost},
 		{"https://evil.example/" + name, endpoint.ReasonHost},
+		{"https://user:s3cr3t-Pa55@iam.googleapis.com/" + name, endpoint.ReasonHost},
 		{"//iam.googleapis.com/https://iam.googleapis.com/" + name, endpoint.ReasonHost},
 		{strings.Replace(name, "123456789012", "my-project", 1), endpoint.ReasonAccount},
 		{strings.Replace(name, "123456789012", "0123", 1), endpoint.ReasonAccount},

@@ -40,7 +40,7 @@ func ParseStoreRoleARN(s string) error {
 	case !ok:
 		return refuse(ReasonResource, "the resource "+quote(resource)+" is not a role", "write role/<id> instead")
 	case !all(id, func(c byte) bool { return c == '/' || isRoleNameByte(c) }):
-		return refuse(ReasonName, "the role "+quote(id)+" is empty or has a character other than letters, digits and _+=,.@-/", fixStoreRole)
+		return refuse(ReasonName, "the role in "+quote(resource)+" is empty or has a character other than letters, digits and _+=,.@-/", fixStoreRole)
 	}
 	return nil
 }
