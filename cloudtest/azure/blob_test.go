@@ -189,14 +189,14 @@ func TestBlobAuthorization(t *testing.T) {
 	if len(calls) != 1 || calls[0].Granted() || !strings.Contains(calls[0].Reason, "no role assignment") || calls[0].Audience != storageResource {
 		t.Errorf("journal %+v", calls)
 	}
+	must.Succeed(t, w.Azure().DeleteApplication(directory, clientB))
+	if got, _ := w.blob(t, client, http.MethodGet, "/tenant-b/app.tar.gz", b); got.Code != mismatch {
+		t.Errorf("of a deleted application: %+v", got)
+	}
 	// Without role assignments, the account refuses the applications at once.
 	must.Succeed(t, w.Azure().PutStorageAccount(directory, azure.StorageAccountConfig{Name: "artifacts"}))
 	if got, _ := w.blob(t, client, http.MethodGet, "/tenant-a/app.tar.gz", a); got.Code != mismatch {
 		t.Errorf("after its role was withdrawn: %+v", got)
-	}
-	must.Succeed(t, w.Azure().DeleteApplication(directory, clientB))
-	if got, _ := w.blob(t, client, http.MethodGet, "/tenant-b/app.tar.gz", b); got.Code != mismatch {
-		t.Errorf("of a deleted application: %+v", got)
 	}
 }
 

@@ -125,7 +125,9 @@ func (w *hubWorld) applyGrant(t *testing.T, spoke, namespace string) (advice str
 	var objects, errs bytes.Buffer
 	c := exec.CommandContext(t.Context(), binary("lanyard"), "hub", "grant", spoke, "--namespace", namespace)
 	c.Stdout, c.Stderr = &objects, &errs
-	must(t, "lanyard hub grant: "+errs.String(), c.Run())
+	if err := c.Run(); err != nil {
+		t.Fatalf("lanyard hub grant: %v\n%s", err, errs.String())
+	}
 	apply := w.ControlPlane().Kubectl(t.Context(), "apply", "-f", "-")
 	apply.Stdin = &objects
 	if out, err := apply.CombinedOutput(); err != nil {

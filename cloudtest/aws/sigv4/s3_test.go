@@ -258,8 +258,8 @@ func TestS3ChunkSignatures(t *testing.T) {
 	}
 }
 
-// FuzzChunks checks that VerifyS3 returns only bytes that occur in the body. If VerifyS3 accepts a
-// body, it must refuse the body with a CRLF appended.
+// FuzzChunks checks that VerifyS3 returns only bytes of the body, in the body's order. If VerifyS3
+// accepts a body, it must refuse the body with a CRLF appended.
 func FuzzChunks(f *testing.F) {
 	f.Add("3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n", "5")
 	f.Add("0\r\nx:y\r\n\r\n", "0")
@@ -271,13 +271,16 @@ func FuzzChunks(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if len(content) > len(body) || !strings.HasSuffix(body, "\r\n") {
+		if !strings.HasSuffix(body, "\r\n") {
 			t.Errorf("%q of %q", content, body)
 		}
-		for _, r := range content {
-			if !strings.ContainsRune(body, rune(r)) && r < 0x80 {
-				t.Errorf("%q is not in %q", content, body)
+		rest := body
+		for _, b := range content {
+			_, after, found := strings.Cut(rest, string([]byte{b}))
+			if !found {
+				t.Fatalf("%q is not in %q", content, body)
 			}
+			rest = after
 		}
 		if _, _, err := verifyS3(s3Signed(t, unsignedTrailer, body+"\r\n", "X-Amz-Decoded-Content-Length", length), s3SignedAt()); err == nil {
 			t.Errorf("something was accepted after %q", body)

@@ -1,6 +1,7 @@
 package creds_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -236,8 +237,8 @@ func TestServiceAccountToken(t *testing.T) {
 			if token.Subject != "system:serviceaccount:"+c.subject || !slices.Equal(token.Audience, want) || !login.ShortLived {
 				t.Errorf("token of %s for %q", token.Subject, token.Audience)
 			}
-			if user := config.Username; user != "token" && user != c.user {
-				t.Errorf("user %q", user)
+			if want := cmp.Or(c.user, "token"); config.Username != want {
+				t.Errorf("user %q, want %q", config.Username, want)
 			}
 		})
 	}
