@@ -35,6 +35,8 @@ const (
 	NoRoute Cause = "no-route"
 	// TimedOut: the connection, the handshake or the answer took too long.
 	TimedOut Cause = "timed-out"
+	// TooSlow: the answer arrived slower than [MinRate].
+	TooSlow Cause = "too-slow"
 	// ConnectionClosed: the connection was closed or reset before there was an answer.
 	ConnectionClosed Cause = "connection-closed"
 	// NoTLS: the other side does not speak TLS.
@@ -100,7 +102,7 @@ func Explain(err error) *Failure {
 }
 
 func causeOf(err error) Cause {
-	for _, find := range []func(error) (Cause, bool){ofProxy, ofGuard, ofDNS, ofCertificate, ofTLS, ofNetwork} {
+	for _, find := range []func(error) (Cause, bool){ofProxy, ofGuard, ofPace, ofDNS, ofCertificate, ofTLS, ofNetwork} {
 		if cause, ok := find(err); ok {
 			return cause
 		}
@@ -117,6 +119,8 @@ func ofGuard(err error) (Cause, bool) {
 	_, ok := errors.AsType[*endpoint.AddressError](err)
 	return AddressNotAllowed, ok
 }
+
+func ofPace(err error) (Cause, bool) { return TooSlow, errors.Is(err, errTooSlow) }
 
 func ofDNS(err error) (Cause, bool) {
 	dns, ok := errors.AsType[*net.DNSError](err)
@@ -237,6 +241,7 @@ func (f *Failure) words() string {
 			ConnectionRefused:      "the connection was refused",
 			NoRoute:                "there is no route to the host",
 			TimedOut:               "no answer in time",
+			TooSlow:                "the answer arrived slower than 1 KiB/s",
 			ConnectionClosed:       "the connection was closed",
 			NoTLS:                  "the other side does not speak TLS",
 			AuthorityUnknown:       "the certificate is signed by an unknown authority",

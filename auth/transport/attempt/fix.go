@@ -48,6 +48,8 @@ func (f *Failure) Fix(side Side) string {
 		return "check the host's name, and that " + side.here() + "'s DNS knows the name"
 	case ResolverFailed, ResolverTimedOut:
 		return "check the DNS servers that " + side.here() + " asks"
+	case TooSlow:
+		return slowFix(side)
 	case NoTLS:
 		return noTLSFix(side)
 	case AuthorityUnknown:
@@ -65,6 +67,13 @@ func (f *Failure) Fix(side Side) string {
 	default:
 		return reachFix(side)
 	}
+}
+
+func slowFix(side Side) string {
+	if side.Proxy != "" {
+		return "find out why the proxy" + side.inProxySetting() + " or " + side.Name + " is slow"
+	}
+	return "find out why " + side.Name + ", or the network between " + side.here() + " and it, is slow"
 }
 
 func reachFix(side Side) string {

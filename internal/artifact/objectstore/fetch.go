@@ -180,7 +180,7 @@ func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err er
 	case int64(n) > o.Size:
 		return false, changed(o)
 	case int64(n) < o.Size:
-		return true, broken(o, err)
+		return attempt.Explain(err).Cause != attempt.TooSlow, broken(o, err)
 	default:
 		return false, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
 )
 
@@ -67,7 +68,7 @@ func (v *verified) Read(p []byte) (int, error) {
 		} else {
 			v.err = io.EOF
 		}
-	case err != nil && !v.resume():
+	case err != nil && (attempt.Explain(err).Cause == attempt.TooSlow || !v.resume()):
 		v.err = v.client.bodyError(v.ctx, err, "the layer")
 	}
 	return n, v.err

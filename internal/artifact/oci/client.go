@@ -326,5 +326,9 @@ func (c *Client) bodyError(ctx context.Context, err error, what string) *origin.
 	if cause := context.Cause(ctx); cause != nil {
 		return c.failed(origin.CodeUnreachable, "%s did not arrive in time: %w", what, cause)
 	}
-	return c.failed(origin.CodeTruncated, "%s broke off: %w", what, attempt.Explain(err))
+	why := attempt.Explain(err)
+	if why.Cause == attempt.TooSlow {
+		return c.session.server.NoAnswer(ctx, err)
+	}
+	return c.failed(origin.CodeTruncated, "%s broke off: %w", what, why)
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
+	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
@@ -236,6 +237,46 @@ func TestRetriesKeepTheDeadline(t *testing.T) {
 		}
 		if waited := time.Since(start); waited != 250*time.Millisecond || asked != 2 {
 			t.Errorf("waited %v, asked %d times", waited, asked)
+		}
+	})
+}
+
+// drip is the body of an answer that arrives at one byte in two seconds, until ctx ends.
+type drip struct{ ctx context.Context } //nolint:containedctx // of the request; io.Reader takes none
+
+func (d drip) Read(p []byte) (int, error) {
+	select {
+	case <-time.After(2 * time.Second):
+		return copy(p, "x"), nil
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	}
+}
+
+func (drip) Close() error { return nil }
+
+// A layer that arrives too slowly is given up, and its transfer is not resumed.
+func TestSlowLayer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := artifact(strings.Repeat("x", 1000))
+		asked := 0
+		slow := roundTripper(func(r *http.Request) (*http.Response, error) {
+			recorder := httptest.NewRecorder()
+			f.ServeHTTP(recorder, r)
+			resp := recorder.Result()
+			if strings.Contains(r.URL.Path, "/blobs/") {
+				asked++
+				resp.Body = drip{r.Context()}
+			}
+			return resp, nil
+		})
+		start := time.Now()
+		_, err := pull(t.Context(), slow, credentials(), appURL)
+		if origin.CodeOf(err) != origin.CodeUnreachable || !strings.Contains(err.Error(), "slower than 1 KiB/s; find out why the registry") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(start); took > 2*attempt.Grace || asked != 1 {
+			t.Errorf("took %v, asked %d times", took, asked)
 		}
 	})
 }

@@ -126,6 +126,9 @@ func (s Server) NoAnswer(ctx context.Context, err error) *Error {
 	}
 	why := attempt.Explain(err)
 	e.Err, e.Fix = fmt.Errorf("no answer: %w", why), why.Fix(s.side())
+	if why.Cause == attempt.TooSlow {
+		e.Err = why
+	}
 	return e
 }
 
