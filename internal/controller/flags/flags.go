@@ -57,7 +57,7 @@ type Flags struct {
 	LeaderElectID string
 	// ShardSelector selects the objects that this controller reconciles.
 	ShardSelector labels.Selector
-	// Concurrent is how many objects of each kind are reconciled at once.
+	// Concurrent is the number of workers of each kind.
 	Concurrent int
 
 	// TokenCacheMaxSize is the largest number of cached tokens; 0 turns the cache off.
@@ -148,7 +148,7 @@ func Parse(args []string, env func(string) string, version string, out io.Writer
 	set.StringVar(&f.LeaderElectNamespace, "leader-elect-namespace", "", "namespace of the lease; default the controller's own")
 	set.StringVar(&f.LeaderElectID, "leader-elect-id", Name, "name of the lease, one for each shard")
 	set.StringVar(&selector, "shard-selector", "", "label selector of the objects to reconcile, such as lanyard.dev/shard=a; default all")
-	set.IntVar(&f.Concurrent, "concurrent", 10, "number of objects of each kind that are reconciled at once; one namespace gets at most half of the workers that others leave free")
+	set.IntVar(&f.Concurrent, "concurrent", 10, "number of workers of each kind; one namespace gets at most half of the workers that others leave free; an object that takes longer than half a second frees its worker")
 
 	set.IntVar(&f.TokenCacheMaxSize, "token-cache-max-size", 10_000, "number of tokens that are kept; 0 keeps none, so that every use makes an exchange")
 	set.DurationVar(&f.TokenCacheMaxDuration, "token-cache-max-duration", time.Hour, "longest time for which a token is served from the cache")

@@ -69,8 +69,9 @@ func (r *Reconciler[O, P]) dependencies(o client.Object) []string {
 	return keys
 }
 
-// SetupWithManager registers the reconciler with the manager. The last parameter limits the number
-// of objects that are reconciled at once. Call SetupWithManager before the manager starts.
+// SetupWithManager registers the reconciler with the manager. The last parameter is the number of
+// workers. An object that takes longer than half a second frees its worker, so more objects may be
+// reconciled at once: five for each worker. Call SetupWithManager before the manager starts.
 func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Manager, concurrent int) error {
 	empty, _ := r.kind.Empty()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, empty, dependencyIndex, r.dependencies); err != nil {
@@ -86,7 +87,7 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 			r.workers.start(concurrent, queue.Add)
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: concurrent, ReconciliationTimeout: MaxTimeout + time.Minute})
+		WithOptions(controller.Options{MaxConcurrentReconciles: goroutines(concurrent), ReconciliationTimeout: MaxTimeout + time.Minute})
 	for kind, created := range r.shared.Dependencies.Created {
 		setup = setup.WatchesMetadata(created, handler.EnqueueRequestsFromMapFunc(r.dependentsOf(kind)), builder.WithPredicates(createdOnly()))
 	}

@@ -17,7 +17,7 @@
 // as slowly as it likes. So there are limits:
 //   - A new text alone makes no event and few writes.
 //   - Events and status writes are limited for each object and each namespace.
-//   - No namespace gets all workers.
+//   - No namespace gets all workers, and slow work does not occupy a worker.
 //
 // Work on an object ends early if the object or one of its dependencies is changed or deleted
 // meanwhile. The object is then reconciled again.

@@ -188,27 +188,35 @@ func credentialReason(err error, code auth.Code) string {
 	}
 }
 
-// outOfTime is an error of Act that occurred because spec.timeout had passed.
+// outOfTime is an error of Act that occurred because its time was over: spec.timeout had passed, or
+// other namespaces needed its place.
 //
 //nolint:errname // the name says what happened
-type outOfTime struct{ error }
+type outOfTime struct {
+	error
+
+	crowdedOut bool // other namespaces needed its place
+}
 
 func (e *outOfTime) Unwrap() error { return e.error }
 
 // OutOfTime marks an error as caused by spec.timeout. Do not mark every error that matches
 // [context.DeadlineExceeded]: the error of a net/http client's own timeout matches it too.
-func OutOfTime(err error) error { return &outOfTime{err} }
+func OutOfTime(err error) error { return &outOfTime{error: err} }
 
 // TimedOut returns the failure for an error that is marked by [OutOfTime]. The caller gives the
 // reason, which differs between kinds.
 func TimedOut(err error, reason string) (Failure, bool) {
-	if _, ok := errors.AsType[*outOfTime](err); !ok {
+	late, ok := errors.AsType[*outOfTime](err)
+	if !ok {
 		return Failure{}, false
 	}
-	return Failure{
-		Reason:  reason,
-		Message: "spec.timeout has passed: " + err.Error() + "; raise spec.timeout, or find out why the answers are slow",
-	}, true
+	f := Failure{Reason: reason, Message: "spec.timeout has passed: " + err.Error() + "; raise spec.timeout, or find out why the answers are slow"}
+	if late.crowdedOut {
+		f.Message = "slow objects of other namespaces needed the controller too, and this namespace had most of them: " + err.Error() +
+			"; find out why the answers are slow"
+	}
+	return f, true
 }
 
 // Bounds of the message in a condition and in an event, in bytes (events.k8s.io/v1 allows 1024).

@@ -86,10 +86,6 @@ type turn[O Object, P any] struct {
 	refused bool // cause comes from Decide, so Act was not called
 }
 
-// crowdedPause is how long an object waits if its namespace uses its whole share of the workers.
-// The object is woken earlier if a worker becomes free for it.
-const crowdedPause = time.Minute
-
 // Judge calls the kind's Decide for an object and returns the refusal; nil if Decide made a plan.
 // Judge changes nothing, and the conformance suite of kinds checks that.
 func (r *Reconciler[O, P]) Judge(ctx context.Context, o O) error {
@@ -110,6 +106,8 @@ func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request)
 }
 
 func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	defer r.workers.leave(req)
+	entered := r.workers.enter(req)
 	o, _ := r.kind.Empty()
 	if err := r.shared.Client.Get(ctx, req.NamespacedName, o); apierrors.IsNotFound(err) {
 		r.forget(req.NamespacedName) // the object is gone, or belongs to another shard
@@ -118,17 +116,15 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 		return reconcile.Result{}, err
 	}
 	r.underWork.read(o)
-	if !o.GetDeletionTimestamp().IsZero() {
+	if !o.GetDeletionTimestamp().IsZero() { // needs no worker: slow work must not hold up a deletion
 		return reconcile.Result{}, r.finalize(ctx, o)
+	}
+	if !entered {
+		return reconcile.Result{}, nil // the object is woken when it may be reconciled
 	}
 	if pause := r.shared.writes.delay(r.spender(o)); pause > 0 && !asked(o) {
 		return reconcile.Result{RequeueAfter: pause}, nil
 	}
-	if !r.workers.enter(req) {
-		return reconcile.Result{RequeueAfter: jitter(crowdedPause)}, nil
-	}
-	defer r.workers.leave(req)
-
 	t := &turn[O, P]{
 		before: clone(o), o: o, key: req.NamespacedName, view: r.kind.View(o), was: ready(o.GetStatus()), isNew: isNew(o), asked: asked(o),
 	}
@@ -181,11 +177,18 @@ func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
 	if t.view.Timeout != nil {
 		timeout = t.view.Timeout.Duration
 	}
-	limited, cancel := context.WithTimeout(ctx, timeout)
+	timely, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	limited, end := context.WithCancelCause(timely)
+	defer end(nil)
+	request := reconcile.Request{NamespacedName: t.key}
 	acted := r.showProgress(ctx, t)
+	r.workers.endable(request, end)
 	t.news, t.cause = r.kind.Act(limited, t.o, t.plan)
-	if limited.Err() != nil && errors.Is(t.cause, context.DeadlineExceeded) {
+	r.workers.endable(request, nil)
+	if t.cause != nil && errors.Is(context.Cause(limited), errCrowdedOut) {
+		t.cause = &outOfTime{t.cause, true}
+	} else if limited.Err() != nil && errors.Is(t.cause, context.DeadlineExceeded) {
 		t.cause = OutOfTime(t.cause)
 	}
 	acted()

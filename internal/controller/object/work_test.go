@@ -2,7 +2,10 @@ package object_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 // atWork has an object that a worker is working on; the object's server does not answer.
@@ -135,4 +139,50 @@ func TestChangesWhileReadingEndWork(t *testing.T) {
 			t.Errorf("again after %s, %d writes, %d objects in the queue", result.RequeueAfter, w.Writes.Statuses, queue.Len())
 		}
 	})
+}
+
+// Slow work of a namespace that has most of it ends if others need its place. The condition says
+// so, and the object is tried again.
+func TestSlowWorkIsCrowdedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.r.StartWorkers(4, func(reconcile.Request) {})
+		slow := w.create("tenant-a", "slow", func(o *v1alpha1.OCIRepository) { o.Spec.Timeout = &metav1.Duration{Duration: time.Hour} })
+		w.kind.wait = func(ctx context.Context) { <-ctx.Done() }
+		w.kind.act = func(*v1alpha1.OCIRepository) (string, error) { return "", errors.New("broke off") }
+		var again time.Duration
+		if !w.r.Enter(asks("also-slow")) {
+			t.Fatal("no worker")
+		}
+		time.Sleep(time.Second)
+		go func() { again = w.Attempt(slow).RequeueAfter }()
+		time.Sleep(time.Second)
+		for i := range 15 { // with the first two, one more than there are places without a worker
+			if !w.r.Enter(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: fmt.Sprint("ns-", i), Name: "app"}}) {
+				t.Fatalf("namespace %d has no worker", i)
+			}
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		got := w.ready(slow)
+		if got.Reason != "Slow" || !strings.Contains(got.Message, "other namespaces") || !strings.Contains(got.Message, "broke off") || again == 0 {
+			t.Errorf("Ready is %+v, again after %s", got, again)
+		}
+	})
+}
+
+// Slow work of a namespace does not hold up the deletion of its other objects.
+func TestDeletionNeedsNoWorker(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	w.r.StartWorkers(1, func(reconcile.Request) {})
+	if !w.r.Enter(asks("slow")) {
+		t.Fatal("no worker")
+	}
+	must.Succeed(t, w.Kube.Delete(t.Context(), o))
+	w.Attempt(o)
+	if !slices.Equal(w.kind.finalized, []string{"app"}) {
+		t.Errorf("finalized %v", w.kind.finalized)
+	}
 }

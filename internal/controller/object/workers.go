@@ -1,22 +1,68 @@
 package object
 
 import (
+	"context"
+	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// workers limits how many of a kind's workers one namespace may use. A tenant's server may be slow
-// on purpose, and then occupies a worker until spec.timeout. Objects that have to wait are woken
-// when a worker is free. So a large namespace does not keep the workers busy with retries. The zero
-// value has no limit.
+// patience is how long a reconciliation may occupy a worker. A reconciliation that takes longer
+// goes on without the worker. It is short, because an object may have to wait for a worker that
+// long.
+const patience = 500 * time.Millisecond
+
+// lastingPerWorker bounds the reconciliations of a kind that go on without a worker. There are at
+// most so many for each worker. The bound is for the memory that they use.
+const lastingPerWorker = 4
+
+// errCrowdedOut is the cause for which the work of an object ends if another namespace needs its
+// place.
+var errCrowdedOut = errors.New("another namespace needed the place of this work")
+
+// workers decides which objects of a kind are reconciled now. A tenant's server may be slow on
+// purpose, and the tenant may have many objects in several namespaces. So there are four rules:
+//
+//   - A namespace may reconcile at most half as many objects at once as there are workers. It may
+//     use half of the workers that other namespaces leave free. One object is always allowed.
+//   - A reconciliation uses a worker for [patience]. Then it goes on without a worker, and the
+//     worker is free. It still counts for its namespace.
+//   - When a worker becomes free, the waiting namespaces take turns.
+//   - The number of reconciliations without a worker is bounded too. At the bound, a namespace with
+//     more of them than another gives one up.
+//
+// An object that has to wait is queued again when it may be reconciled. The zero value has no
+// limits.
 type workers struct {
-	mu      sync.Mutex // guards the fields below; never held during I/O
-	number  int        // number of workers; zero for no limit
-	wake    func(reconcile.Request)
-	all     int            // number of objects that are being worked on
-	busy    map[string]int // number of objects of each namespace that are being worked on
-	waiting map[string]map[reconcile.Request]struct{}
+	mu         sync.Mutex // guards the fields below; never held during I/O
+	number     int        // number of workers; zero for no limit
+	wake       func(reconcile.Request)
+	busy       int                   // number of workers in use
+	lasting    int                   // number of reconciliations without a worker
+	crowd      []*place              // reconciliations that keep their worker, because lasting is at its bound
+	namespaces map[string]*namespace // namespaces that reconcile or wait
+	turns      []*namespace          // namespaces with waiting objects; the first is served next
+}
+
+// namespace has the objects of one namespace that are reconciled or wait.
+type namespace struct {
+	name    string
+	busy    int // number of objects with a worker
+	places  map[reconcile.Request]*place
+	waiting []reconcile.Request // the first has waited longest
+	waits   map[reconcile.Request]bool
+}
+
+// place is the right to reconcile one object now.
+type place struct {
+	of      *namespace
+	lasting bool                    // the reconciliation goes on without a worker
+	patient *time.Timer             // takes the worker away; nil until the reconciliation begins
+	since   time.Time               // when the reconciliation lost its worker
+	end     context.CancelCauseFunc // ends the work of the object; nil if it cannot be ended now
 }
 
 // start sets the number of workers, and the function that queues an object again.
@@ -26,69 +72,184 @@ func (w *workers) start(number int, wake func(reconcile.Request)) {
 	w.number, w.wake = number, wake
 }
 
-// room returns how many more objects of the namespace may be reconciled now. A namespace may use
-// half of the workers that no other namespace uses, rounded down, but always at least one. Of ten
-// workers, the first namespace may use five, the second two, and three more namespaces one each.
-func (w *workers) room(namespace string) int {
-	own := w.busy[namespace]
-	return max(1, (w.number-(w.all-own))/2) - own
+// goroutines returns how many reconciliations the given number of workers makes possible at once.
+func goroutines(workers int) int { return workers * (1 + lastingPerWorker) }
+
+// admits reports whether one more object of the namespace may be reconciled now. Of ten workers,
+// the first namespace may use five, the second two, and three more namespaces one each.
+func (w *workers) admits(n *namespace) bool {
+	others := w.busy - n.busy
+	return w.number == 0 || w.busy < w.number && len(n.places) < max(1, (w.number-others)/2)
 }
 
-// enter reports whether the object may be worked on. If it may, the caller must call leave
-// afterwards. If not, the object will be woken later.
+// enter reports whether the object may be reconciled now. If not, the object will be woken later.
+// The caller must call leave when the reconciliation has ended, also if enter returned false.
 func (w *workers) enter(object reconcile.Request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.busy == nil {
-		w.busy, w.waiting = map[string]int{}, map[string]map[reconcile.Request]struct{}{}
-	}
-	namespace := object.Namespace
-	if w.number > 0 && w.room(namespace) <= 0 {
-		if w.waiting[namespace] == nil {
-			w.waiting[namespace] = map[reconcile.Request]struct{}{}
+	n := w.of(object.Namespace)
+	p := n.places[object] // not nil if the object was woken
+	if p == nil {
+		if n.waits[object] || !w.admits(n) {
+			w.wait(n, object)
+			return false
 		}
-		w.waiting[namespace][object] = struct{}{}
-		return false
+		p = w.take(n, object)
 	}
-	w.stopWaiting(object)
-	w.busy[namespace]++
-	w.all++
+	if w.number > 0 {
+		p.patient = time.AfterFunc(patience, func() { w.outlasted(object, p) })
+	}
 	return true
 }
 
-func (w *workers) stopWaiting(object reconcile.Request) {
-	delete(w.waiting[object.Namespace], object)
-	if len(w.waiting[object.Namespace]) == 0 {
-		delete(w.waiting, object.Namespace)
+// of returns the entry of a namespace, and makes the entry if necessary.
+func (w *workers) of(name string) *namespace {
+	if w.namespaces == nil {
+		w.namespaces = map[string]*namespace{}
 	}
+	n := w.namespaces[name]
+	if n == nil {
+		n = &namespace{name: name, places: map[reconcile.Request]*place{}, waits: map[reconcile.Request]bool{}}
+		w.namespaces[name] = n
+	}
+	return n
 }
 
+// take gives a worker to an object, which is reconciled now or will be woken.
+func (w *workers) take(n *namespace, object reconcile.Request) *place {
+	p := &place{of: n}
+	n.places[object] = p
+	n.busy++
+	w.busy++
+	return p
+}
+
+func (w *workers) wait(n *namespace, object reconcile.Request) {
+	if n.waits[object] {
+		return
+	}
+	if len(n.waiting) == 0 {
+		w.turns = append(w.turns, n)
+	}
+	n.waiting = append(n.waiting, object)
+	n.waits[object] = true
+}
+
+// leave ends the reconciliation of an object. It does nothing if the object has no place.
 func (w *workers) leave(object reconcile.Request) {
-	woken, wake := w.left(object.Namespace)
+	w.mu.Lock()
+	if n := w.namespaces[object.Namespace]; n != nil && n.places[object] != nil {
+		w.remove(n, object)
+	}
+	woken := w.serve()
+	w.mu.Unlock()
 	for _, object := range woken {
-		wake(object)
+		w.wake(object)
 	}
 }
 
-// left frees a worker of the namespace. It returns the waiting objects that may be worked on now.
-// The free worker may serve any namespace, so these objects may be of any namespace.
-func (w *workers) left(namespace string) (woken []reconcile.Request, wake func(reconcile.Request)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all--
-	if w.busy[namespace]--; w.busy[namespace] == 0 {
-		delete(w.busy, namespace)
+func (w *workers) remove(n *namespace, object reconcile.Request) {
+	p := n.places[object]
+	delete(n.places, object)
+	if p.patient != nil {
+		p.patient.Stop()
 	}
-	for namespace, objects := range w.waiting {
-		room := w.room(namespace)
-		for object := range objects {
-			if room <= 0 {
-				break
-			}
-			room--
-			w.stopWaiting(object)
-			woken = append(woken, object)
+	if p.lasting {
+		w.lasting--
+	} else {
+		w.crowd = slices.DeleteFunc(w.crowd, func(other *place) bool { return other == p })
+		n.busy--
+		w.busy--
+	}
+	if len(w.crowd) > 0 && w.lasting < w.number*lastingPerWorker {
+		w.detach(w.crowd[0])
+		w.crowd = w.crowd[1:]
+	}
+	if len(n.places) == 0 && len(n.waiting) == 0 {
+		delete(w.namespaces, n.name)
+	}
+}
+
+// serve gives the free workers to objects that wait, and returns these objects.
+func (w *workers) serve() (woken []reconcile.Request) {
+	for {
+		next := slices.IndexFunc(w.turns, w.admits)
+		if next < 0 {
+			return woken
+		}
+		n := w.turns[next]
+		w.turns = slices.Delete(w.turns, next, next+1)
+		object := n.waiting[0]
+		n.waiting = n.waiting[1:]
+		delete(n.waits, object)
+		if len(n.waiting) > 0 {
+			w.turns = append(w.turns, n)
+		}
+		w.take(n, object)
+		woken = append(woken, object)
+	}
+}
+
+// outlasted takes the worker away from a reconciliation that has lasted longer than [patience]. If
+// there are too many such reconciliations, and no namespace can give one up, p keeps its worker
+// until another reconciliation ends.
+func (w *workers) outlasted(object reconcile.Request, p *place) {
+	w.mu.Lock()
+	var woken []reconcile.Request
+	switch {
+	case p.of.places[object] != p: // the reconciliation has just ended
+	case w.lasting < w.number*lastingPerWorker || w.crowdOut(p.of):
+		w.detach(p)
+		woken = w.serve()
+	default:
+		w.crowd = append(w.crowd, p)
+	}
+	w.mu.Unlock()
+	for _, object := range woken {
+		w.wake(object)
+	}
+}
+
+// detach makes the reconciliation of p go on without a worker.
+func (w *workers) detach(p *place) {
+	p.lasting, p.since = true, time.Now()
+	p.of.busy--
+	w.busy--
+	w.lasting++
+}
+
+// crowdOut makes room for one more reconciliation without a worker, of the given namespace. It ends
+// the youngest such work of the namespace that has most of it. It ends no work if that namespace
+// would then have less of it than the given one. It reports whether it has ended work.
+func (w *workers) crowdOut(of *namespace) bool {
+	var most *namespace
+	for _, n := range w.namespaces {
+		if most == nil || len(n.places)-n.busy > len(most.places)-most.busy {
+			most = n
 		}
 	}
-	return woken, w.wake
+	if len(most.places)-most.busy < len(of.places)-of.busy+2 {
+		return false
+	}
+	var youngest *place
+	for _, p := range most.places {
+		if p.lasting && p.end != nil && (youngest == nil || p.since.After(youngest.since)) {
+			youngest = p
+		}
+	}
+	if youngest == nil {
+		return false
+	}
+	youngest.end(errCrowdedOut)
+	youngest.end = nil
+	return true
+}
+
+// endable sets the function that ends the work of an object; nil if the work cannot be ended now.
+func (w *workers) endable(object reconcile.Request, end context.CancelCauseFunc) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := w.namespaces[object.Namespace]; n != nil && n.places[object] != nil {
+		n.places[object].end = end
+	}
 }

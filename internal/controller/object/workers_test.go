@@ -1,8 +1,13 @@
 package object
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -12,70 +17,272 @@ func asks(namespace string, i int) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}}
 }
 
-// Two hostile namespaces must not be able to occupy all workers by making them wait for servers.
-func TestSharesOfTheWorkers(t *testing.T) {
-	shared := &workers{}
-	shared.start(10, func(reconcile.Request) {})
-	var got []int
-	for _, namespace := range []string{"a", "b", "c", "d"} {
-		entered := 0
-		for i := range 20 {
-			if shared.enter(asks(namespace, i)) {
-				entered++
+// crew is a set of workers, with the objects that it has woken and that have not entered since.
+type crew struct {
+	workers
+
+	woken []reconcile.Request
+}
+
+func newCrew(number int) *crew {
+	c := &crew{}
+	c.start(number, func(r reconcile.Request) { c.woken = append(c.woken, r) })
+	return c
+}
+
+// greedy lets n objects of each namespace enter in turn, and returns how many of them entered.
+func (c *crew) greedy(n int, namespaces ...string) (entered []int) {
+	for _, namespace := range namespaces {
+		count := 0
+		for i := range n {
+			if c.enter(asks(namespace, i)) {
+				count++
 			}
 		}
-		got = append(got, entered)
+		entered = append(entered, count)
 	}
-	if fmt.Sprint(got) != "[5 2 1 1]" {
-		t.Errorf("four greedy namespaces have %v of 10 workers", got)
+	return entered
+}
+
+// enterWoken lets all woken objects enter, and returns the number of them in each namespace.
+func (c *crew) enterWoken(t *testing.T) map[string]int {
+	t.Helper()
+	entered := map[string]int{}
+	for len(c.woken) > 0 {
+		next := c.woken[0]
+		c.woken = c.woken[1:]
+		if !c.enter(next) {
+			t.Errorf("%v was woken and has to wait", next)
+		}
+		entered[next.Namespace]++
 	}
-	if !shared.enter(asks("e", 0)) {
-		t.Error("a namespace with nothing under way has to wait")
-	}
-	one := &workers{}
-	one.start(1, func(reconcile.Request) {})
-	if !one.enter(asks("a", 0)) {
-		t.Error("nobody may use the only worker")
+	return entered
+}
+
+// Two hostile namespaces must not be able to occupy all workers by making them wait for servers.
+func TestSharesOfTheWorkers(t *testing.T) {
+	for name, test := range map[string]struct {
+		workers    int
+		namespaces []string
+		entered    string
+	}{
+		"one worker":            {1, []string{"a", "b"}, "[1 0]"},
+		"two workers":           {2, []string{"a", "b", "c"}, "[1 1 0]"},
+		"one greedy namespace":  {10, []string{"a"}, "[5]"},
+		"four greedy ones":      {10, []string{"a", "b", "c", "d"}, "[5 2 1 1]"},
+		"more than the workers": {10, []string{"a", "b", "c", "d", "e", "f"}, "[5 2 1 1 1 0]"},
+		"no limit":              {0, []string{"a", "b"}, "[20 20]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				if got := fmt.Sprint(newCrew(test.workers).greedy(20, test.namespaces...)); got != test.entered {
+					t.Errorf("%s of the workers, want %s", got, test.entered)
+				}
+			})
+		})
 	}
 }
 
-func TestRoomWakesThoseWhoWait(t *testing.T) {
-	woken := map[reconcile.Request]int{}
-	shared := &workers{}
-	shared.start(4, func(r reconcile.Request) { woken[r]++ })
-	for i := range 2 {
-		if !shared.enter(asks("a", i)) {
-			t.Fatalf("object %d has no worker", i)
+// A hostile tenant with several namespaces must not be able to keep the workers from others.
+func TestLastingWorkFreesItsWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(10)
+		hostile := []string{"a", "b", "c", "d", "e", "f"}
+		c.greedy(8, hostile...)
+		if c.enter(asks("honest", 0)) {
+			t.Fatal("there is an eleventh worker")
 		}
-	}
-	for range 3 { // an object that asks several times waits only once
-		for i := range 100 {
-			if shared.enter(asks("a", 100+i)) {
-				t.Fatal("more than half of the workers")
+		time.Sleep(patience)
+		synctest.Wait()
+		if n := c.enterWoken(t)["honest"]; n != 1 {
+			t.Fatalf("the honest namespace has %d workers after %s", n, patience)
+		}
+		time.Sleep(time.Minute)
+		for range 10 { // each hostile namespace gets its whole share
+			synctest.Wait()
+			c.enterWoken(t)
+			time.Sleep(patience)
+		}
+		for _, name := range hostile {
+			if n := len(c.namespaces[name].places); n != 5 {
+				t.Errorf("%d objects of namespace %s are reconciled at once, want half of the workers", n, name)
 			}
 		}
-	}
-	shared.enter(asks("b", 0))
-	shared.leave(asks("b", 0))
-	if len(woken) != 0 {
-		t.Fatalf("woken without room: %v", woken)
-	}
-	// Each object that leaves wakes one waiting object, until no object waits.
-	leaving := asks("a", 0)
-	for i := range 100 {
-		shared.leave(leaving)
-		if len(woken) != i+1 {
-			t.Fatalf("%d woken after %d left", len(woken), i+1)
+		// Another object of another namespace waits for nobody now.
+		if c.busy != 0 || !c.enter(asks("other", 0)) {
+			t.Errorf("%d workers are busy with work that lasts", c.busy)
 		}
-		for r := range woken {
-			if woken[r] == 1 && shared.enter(r) {
-				woken[r], leaving = 2, r
+	})
+}
+
+// The workers serve the namespaces in turn, and the objects of a namespace in their order.
+func TestWaitingNamespacesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(2)
+		for _, object := range []reconcile.Request{asks("a", 0), asks("b", 0)} {
+			if !c.enter(object) {
+				t.Fatalf("%v has no worker", object)
 			}
 		}
+		for range 3 { // an object that asks several times waits only once
+			for i := range 3 {
+				c.enter(asks("a", i+1))
+			}
+			for i := range 2 {
+				c.enter(asks("c", i))
+			}
+		}
+		var order []string
+		for _, leaving := range []reconcile.Request{asks("b", 0), asks("a", 0), asks("c", 0), asks("a", 1), asks("c", 1), asks("a", 2), asks("a", 3)} {
+			c.leave(leaving)
+			for _, next := range c.woken {
+				order = append(order, next.String())
+			}
+			c.enterWoken(t)
+		}
+		if want := []string{"c/0", "a/1", "c/1", "a/2", "a/3"}; !slices.Equal(order, want) {
+			t.Errorf("served %v, want %v", order, want)
+		}
+		if len(c.namespaces) != 0 || len(c.turns) != 0 || c.busy != 0 || c.lasting != 0 {
+			t.Errorf("something is left: %+v", &c.workers)
+		}
+	})
+}
+
+// A woken object has its worker until it has been reconciled, whoever comes first.
+func TestWokenObjectKeepsItsWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(1)
+		c.enter(asks("a", 0))
+		c.enter(asks("b", 0))
+		c.leave(asks("a", 0))
+		if c.enter(asks("c", 0)) {
+			t.Error("another object took the worker")
+		}
+		time.Sleep(time.Hour)
+		if entered := c.enterWoken(t); entered["b"] != 1 {
+			t.Errorf("%v entered", entered)
+		}
+		c.leave(asks("b", 0))
+		c.enterWoken(t)
+		c.leave(asks("c", 0))
+		if len(c.namespaces) != 0 || c.busy != 0 {
+			t.Errorf("something is left: %+v", &c.workers)
+		}
+	})
+}
+
+// The number of reconciliations that last is bounded. At the bound, the namespace with most of them
+// gives up its youngest, but not if it would then have less than another.
+func TestCrowdedOut(t *testing.T) {
+	type step struct {
+		each   int    // reconciliations of each namespace that fill the 16 places
+		bound  bool   // the work cannot be ended now
+		ended  string // number of the object that is ended in one of these namespaces; empty for none
+		worker int    // workers that are busy afterwards
 	}
-	shared.leave(leaving)
-	shared.leave(asks("a", 1))
-	if len(shared.waiting) != 0 || len(shared.busy) != 0 || shared.all != 0 {
-		t.Errorf("something is left: %+v", shared)
+	for name, test := range map[string]step{
+		"two each":            {2, false, "1", 0},
+		"one each":            {1, false, "", 1},
+		"nothing to end":      {2, true, "", 1},
+		"nothing to end, one": {1, true, "", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCrew(4)
+				var ended []reconcile.Request
+				enter := func(object reconcile.Request) {
+					if !c.enter(object) {
+						t.Fatalf("%v has to wait", object)
+					}
+					if !test.bound {
+						c.endable(object, func(cause error) {
+							if !errors.Is(cause, errCrowdedOut) {
+								t.Errorf("%v ended: %v", object, cause)
+							}
+							ended = append(ended, object)
+						})
+					}
+					time.Sleep(patience)
+					synctest.Wait()
+				}
+				for i := range 16 {
+					enter(asks(fmt.Sprint("ns-", i/test.each), i%test.each))
+				}
+				enter(asks("new", 0))
+				if c.busy != test.worker || len(ended) > 1 || (len(ended) == 1) != (test.ended != "") {
+					t.Fatalf("ended %v, %d workers are busy", ended, c.busy)
+				}
+				if len(ended) == 1 {
+					if ended[0].Name != test.ended {
+						t.Errorf("ended %v, want the youngest of its namespace", ended)
+					}
+					return
+				}
+				c.leave(asks("ns-0", 0)) // its place goes to the work that has kept its worker
+				if c.busy != 0 || c.lasting != 16 || len(c.crowd) != 0 {
+					t.Errorf("%d workers are busy, %d last", c.busy, c.lasting)
+				}
+			})
+		})
 	}
+}
+
+// Work that keeps its worker, because too much work lasts, may end there.
+func TestWorkEndsInTheCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrew(4)
+		for i := range 17 {
+			c.enter(asks(fmt.Sprint("ns-", i), 0))
+			time.Sleep(patience)
+			synctest.Wait()
+		}
+		c.leave(asks("ns-16", 0))
+		c.leave(asks("ns-0", 0))
+		if c.busy != 0 || c.lasting != 15 || len(c.crowd) != 0 {
+			t.Errorf("%d workers are busy, %d last, %d keep their worker", c.busy, c.lasting, len(c.crowd))
+		}
+	})
+}
+
+// Objects enter and leave from many goroutines; in the end nothing is left.
+func TestWorkersConcurrently(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &workers{}
+		queue := make(chan reconcile.Request, 10000)
+		c.start(4, func(r reconcile.Request) { queue <- r })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := 0
+		for range goroutines(4) {
+			go func() {
+				for {
+					select {
+					case <-ctx.Done():
+						return
+					case object := <-queue:
+						if c.enter(object) {
+							_, end := context.WithCancelCause(ctx)
+							c.endable(object, end)
+							time.Sleep(time.Duration(len(object.Name)) * 200 * time.Millisecond)
+							c.endable(object, nil)
+							end(nil)
+							c.mu.Lock()
+							done++
+							c.mu.Unlock()
+						}
+						c.leave(object)
+					}
+				}
+			}()
+		}
+		for i := range 1500 {
+			queue <- asks(fmt.Sprint("ns-", i%30), i)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if done != 1500 || len(c.namespaces) != 0 || len(c.turns) != 0 || len(c.crowd) != 0 || c.busy != 0 || c.lasting != 0 {
+			t.Errorf("%d done; left is %+v", done, c)
+		}
+		cancel()
+	})
 }

@@ -49,7 +49,7 @@ type Flags struct {
 	LeaderElect bool
 	// LeaderElectID is the name of the lease.
 	LeaderElectID string
-	// Concurrent is how many identities are reconciled at once.
+	// Concurrent is the number of workers of each kind.
 	Concurrent int
 
 	// Bindings lets the controller write the credentials of WorkloadIdentityBindings into Secrets,
@@ -107,7 +107,7 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 	set.StringVar(&f.Namespace, "namespace", "", "namespace of the KeyRing and of the lease (required)")
 	set.BoolVar(&f.LeaderElect, "leader-elect", false, "let only one of several replicas reconcile")
 	set.StringVar(&f.LeaderElectID, "leader-elect-id", Name, "name of the lease")
-	set.IntVar(&f.Concurrent, "concurrent", 4, "identities that are reconciled at once")
+	set.IntVar(&f.Concurrent, "concurrent", 4, "number of workers of each kind; an object that takes longer than half a second frees its worker")
 	set.BoolVar(&f.Bindings, "bindings", false, "keep the credentials in the Secrets of WorkloadIdentityBindings; needs --issuer or --hub-kubeconfig")
 	set.Float64Var(&f.RenewalFraction, "renewal-fraction", 0.5, "part of its life after which the credential of a binding is renewed, from 0.1 to 0.9")
 	set.BoolVar(&f.AWSIdentities, "aws-identities", false, "keep AWS identities and AWSClusters")
