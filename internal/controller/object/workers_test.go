@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,12 +22,17 @@ func asks(namespace string, i int) reconcile.Request {
 type crew struct {
 	workers
 
+	queue sync.Mutex // guards woken
 	woken []reconcile.Request
 }
 
 func newCrew(number int) *crew {
 	c := &crew{}
-	c.start(number, func(r reconcile.Request) { c.woken = append(c.woken, r) })
+	c.start(number, func(r reconcile.Request) {
+		c.queue.Lock()
+		defer c.queue.Unlock()
+		c.woken = append(c.woken, r)
+	})
 	return c
 }
 
@@ -47,6 +53,8 @@ func (c *crew) greedy(n int, namespaces ...string) (entered []int) {
 // enterWoken lets all woken objects enter, and returns the number of them in each namespace.
 func (c *crew) enterWoken(t *testing.T) map[string]int {
 	t.Helper()
+	c.queue.Lock()
+	defer c.queue.Unlock()
 	entered := map[string]int{}
 	for len(c.woken) > 0 {
 		next := c.woken[0]
