@@ -41,6 +41,10 @@ var rules = []rule{
 		dir:  "auth", from: "/auth", deny: []string{"*/"},
 	},
 	{
+		name: "places are shared without other packages",
+		dir:  "auth", from: "/auth/share", deny: []string{"*/"},
+	},
+	{
 		name: "the library knows no Kubernetes client outside auth/kube",
 		dir:  "auth", from: "/auth/...", except: []string{"/auth/kube", "/auth/kube/manager"}, deny: []string{"k8s.io/", "sigs.k8s.io/"},
 	},
