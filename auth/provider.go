@@ -89,6 +89,10 @@ type Request struct {
 	fetch FetchOptions
 }
 
+// Tenant returns the namespace that the exchange is charged to (see [FetchOptions]). Empty for the
+// program itself.
+func (r *Request) Tenant() string { return r.fetch.Tenant }
+
 // Step returns an intermediate token, which the provider needs to get the requested token. The
 // intermediate token is for the given identity, which the subject's attributes must name. The
 // call's cache stores the intermediate token like any other. All calls that need the same

@@ -41,11 +41,11 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 	if !source.SessionToken.IsZero() {
 		duration = min(duration, chainedDuration)
 	}
-	charged := payer{source.AccountID, x.sts.Region}
-	leave, pause, err := p.budgets.enter(ctx, charged)
+	charged := x.payerOf(source, request)
+	leave, pause, err := p.budgets.enter(ctx, charged, request.Tenant())
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, x.crowdedOut(err, charged)
 	case pause > 0:
 		return nil, x.throttledBefore(charged, pause)
 	}

@@ -2,11 +2,15 @@ package aws
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/internal/remote"
+	"github.com/lanyard-dev/lanyard/auth/share"
 )
 
 const (
@@ -14,6 +18,11 @@ const (
 	// in a region, and a call takes some hundredths of a second. Source: IAM user guide,
 	// "IAM and AWS STS quotas".
 	maxCalls = 20
+	// maxWaiting limits the waiting calls of a budget. The cache has as many waiting exchanges for
+	// one tenant.
+	maxWaiting = 1024
+	// maxKnown is the number of budgets from which on idle budgets are removed.
+	maxKnown = 1024
 	// firstPause is the pause after the first throttled answer. Each further throttled answer
 	// doubles the pause.
 	firstPause = time.Second
@@ -25,100 +34,123 @@ const (
 // calls per signing account and region. So each account has its own budget in a region, and never
 // waits for the calls of another account. The zero value is ready for use.
 type budgets struct {
-	mu    sync.Mutex // guards all fields below; never held during I/O
+	mu    sync.Mutex // guards all fields below; never held during I/O or a wait
 	known map[payer]*budget
 }
 
-// payer identifies the quota that AWS counts a call against.
-type payer struct{ account, region string }
+// payer identifies the quota that AWS counts a call against, and the tenant that chose the way to
+// AWS. The tenant is empty if no tenant chose it. A tenant's proxy or STS endpoint may be slow. So
+// the calls over it have a budget of their own, and take no place from calls of other tenants.
+type payer struct{ account, region, tenant string }
 
-// budget limits the calls of one account in one region (see payer). A throttled answer starts a
-// pause without calls. After the pause, one call tests whether AWS still throttles.
-type budget struct {
-	calls     int           // calls in progress
-	waiting   int           // waiting callers
-	changed   chan struct{} // closed when the next call ends
-	throttled int           // throttled answers in a row
-	resumeAt  time.Time     // end of the pause
+// payerOf returns the payer for a call that is signed with the source session.
+func (x plan) payerOf(source *Token, request *auth.Request) payer {
+	of := payer{account: source.AccountID, region: x.sts.Region}
+	if request.ProxyURL != nil || x.url != "" {
+		of.tenant = request.Tenant()
+	}
+	return of
 }
 
-// enter waits until the payer's budget has room for a call to AWS. The caller then makes the call,
-// and must pass the call's error to the returned function (leave). During a pause, enter does not
-// wait. It returns the rest of the pause and a nil function, and the caller must not call AWS. The
-// error is nil or context.Cause(ctx).
-func (b *budgets) enter(ctx context.Context, of payer) (leave func(error), pause time.Duration, err error) {
+// budget limits the calls of one payer. Tenants share its places (see package share). A throttled
+// answer starts a pause without calls. After the pause, one call tests whether AWS still throttles.
+type budget struct {
+	places    *share.Places
+	callers   int       // callers that wait for a place or have one
+	throttled int       // throttled answers in a row
+	resumeAt  time.Time // end of the pause
+}
+
+// errPaused ends the wait of callers when a pause starts.
+var errPaused = errors.New("a pause has started")
+
+// enter waits until the payer's budget has a place for a call of the tenant. The caller then makes
+// the call, and must pass the call's error to the returned function (leave). During a pause, enter
+// does not wait. It returns the rest of the pause and a nil function, and the caller must not call
+// AWS. The error is nil or a [*share.NoPlaceError].
+func (b *budgets) enter(ctx context.Context, of payer, tenant string) (leave func(error), pause time.Duration, err error) {
 	if of.account == "" {
 		return func(error) {}, 0, nil // no budget, because the account of the keys is not known yet
 	}
+	own, pause := b.join(of)
+	for pause == 0 {
+		err := own.places.Enter(ctx, tenant)
+		switch pause = b.pauseOf(own); {
+		case err == nil && pause == 0:
+			return func(err error) { b.leave(own, tenant, err) }, 0, nil
+		case err == nil: // the pause started at the moment when the place became free
+			own.places.Leave(tenant)
+		case !errors.Is(err, errPaused):
+			b.release(own)
+			return nil, 0, err
+		}
+	}
+	b.release(own)
+	return nil, pause, nil
+}
+
+// join returns the payer's budget, with one more caller, and the rest of its pause. It makes the
+// budget if there is none.
+func (b *budgets) join(of payer) (*budget, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	own := b.known[of]
 	if own == nil {
-		own = &budget{changed: make(chan struct{})}
+		b.sweep()
+		own = &budget{places: share.New(share.Limits{Places: maxCalls, Waiting: maxWaiting, WaitingPerTenant: maxWaiting})}
 		if b.known == nil {
 			b.known = map[payer]*budget{}
 		}
 		b.known[of] = own
 	}
-	defer b.forget(of, own)
-	for {
-		if pause := time.Until(own.resumeAt); pause > 0 {
-			return nil, pause, nil
-		}
-		if own.calls < own.most() {
-			own.calls++
-			return func(err error) { b.leave(of, own, err) }, 0, nil
-		}
-		if err := b.wait(ctx, own); err != nil {
-			return nil, 0, err
-		}
+	own.callers++
+	return own, own.rest()
+}
+
+// sweep removes the budgets without callers and without a pause, if there are maxKnown budgets.
+// Callers hold mu.
+func (b *budgets) sweep() {
+	if len(b.known) >= maxKnown {
+		maps.DeleteFunc(b.known, func(_ payer, own *budget) bool { return own.callers == 0 && own.rest() == 0 })
 	}
 }
 
-// most returns how many concurrent calls are allowed.
-func (own *budget) most() int {
-	if own.throttled > 0 {
-		return 1
-	}
-	return maxCalls
-}
-
-// wait waits until a call ends. It unlocks mu while it waits.
-func (b *budgets) wait(ctx context.Context, own *budget) error {
-	changed := own.changed
-	own.waiting++
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		own.waiting--
-	}()
-	select {
-	case <-changed:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// leave records the end of a call and its result.
-func (b *budgets) leave(of payer, own *budget, err error) {
+// release removes a caller from the budget.
+func (b *budgets) release(own *budget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	own.calls--
+	own.callers--
+}
+
+func (b *budgets) pauseOf(own *budget) time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return own.rest()
+}
+
+// rest returns the rest of the pause; zero for none.
+func (own *budget) rest() time.Duration { return max(0, time.Until(own.resumeAt)) }
+
+// leave records the end of a call and its result.
+func (b *budgets) leave(own *budget, tenant string, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	own.callers--
 	status, header := responseOf(err)
-	paused := time.Now().Before(own.resumeAt) // true if an earlier answer has already started a pause
+	paused := own.rest() > 0 // true if an earlier answer has already started a pause
 	switch {
 	case err != nil && isThrottle(apiCode(err), status):
 		if !paused {
 			own.throttled++
 		}
 		own.pause(remote.Answer{Status: status, Header: header}.RetryAfter())
-	case !paused && (err == nil || status != 0):
+		own.places.Resize(1)
+		own.places.Dismiss(errPaused)
+	case !paused && own.throttled > 0 && (err == nil || status != 0):
 		own.throttled = 0
+		own.places.Resize(maxCalls)
 	}
-	close(own.changed)
-	own.changed = make(chan struct{})
-	b.forget(of, own)
+	own.places.Leave(tenant)
 }
 
 // pause starts or extends the pause. The pause is at least as long as AWS asked for.
@@ -129,20 +161,30 @@ func (own *budget) pause(asked time.Duration) {
 	}
 }
 
-// forget removes a budget that has no calls, no waiting callers and no throttled answers. Callers
-// hold mu.
-func (b *budgets) forget(of payer, own *budget) {
-	if own.calls == 0 && own.waiting == 0 && own.throttled == 0 && b.known[of] == own {
-		delete(b.known, of)
-	}
-}
-
 // throttledBefore returns the error for a call that was not made because its account is in a pause.
 func (x plan) throttledBefore(of payer, pause time.Duration) error {
 	return remote.Failure{
 		Where: x.where(), Code: auth.CodeThrottled, RetryAfter: pause,
 		What: "not asked, because STS throttles the account of " + x.session.Source, Fix: waitForQuota(of.account),
 	}.Error(auth.StageExchange, x.chainOperation())
+}
+
+// crowdedOut returns the error for a call that got no place in its account's budget. A call whose
+// caller is gone keeps the caller's reason.
+func (x plan) crowdedOut(err error, of payer) error {
+	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, share.ErrFull) {
+		return fmt.Errorf("waiting for a call to AWS STS: %w", err)
+	}
+	f := remote.Failure{
+		Where: x.where(), Code: auth.CodeThrottled, Cause: err,
+		What: "not asked, because too many calls with sessions of account " + of.account + " are in progress",
+		Fix:  "use fewer identities with a source in this account, or find out why STS is slow",
+	}
+	if of.tenant != "" {
+		f.What += " over the proxy or STS endpoint of namespace " + of.tenant
+		f.Fix = "check that the proxy or STS endpoint is fast enough, or use fewer identities over it"
+	}
+	return f.Error(auth.StageExchange, x.chainOperation())
 }
 
 // waitForQuota returns the fix for a throttled account.

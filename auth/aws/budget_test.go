@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/aws/smithy-go"
+
+	"github.com/lanyard-dev/lanyard/auth"
 )
 
 // TestBudgetOfAThrottledAccount checks the calls of 200 identities that ask every second. STS
@@ -19,7 +22,7 @@ import (
 func TestBudgetOfAThrottledAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets
-		throttled, other := payer{"111122223333", "eu-west-1"}, payer{"222233334444", "eu-west-1"}
+		throttled, other := payer{account: "111122223333", region: "eu-west-1"}, payer{account: "222233334444", region: "eu-west-1"}
 		ends := time.Now().Add(10 * time.Minute)
 		answer := func() error {
 			time.Sleep(50 * time.Millisecond)
@@ -34,7 +37,7 @@ func TestBudgetOfAThrottledAccount(t *testing.T) {
 		for identity := range 200 {
 			all.Go(func() {
 				for {
-					leave, pause, err := b.enter(t.Context(), throttled)
+					leave, pause, err := b.enter(t.Context(), throttled, fmt.Sprint("tenant-", identity%3))
 					if err != nil {
 						t.Error(err)
 						return
@@ -58,7 +61,7 @@ func TestBudgetOfAThrottledAccount(t *testing.T) {
 		for range 500 {
 			time.Sleep(time.Second)
 			asked := time.Now()
-			leave, pause, err := b.enter(t.Context(), other)
+			leave, pause, err := b.enter(t.Context(), other, "")
 			if err != nil || pause > 0 || time.Since(asked) > 0 {
 				t.Fatalf("the other account waits: %s, %v", pause, err)
 			}
@@ -77,9 +80,7 @@ func TestBudgetOfAThrottledAccount(t *testing.T) {
 				t.Errorf("identity %d waited %s longer than STS throttled", identity, at.Sub(ends))
 			}
 		}
-		if len(b.known) > 0 {
-			t.Errorf("%d budgets are kept for nobody", len(b.known))
-		}
+		wantIdle(t, &b)
 	})
 }
 
@@ -88,7 +89,7 @@ func TestBudgetOfAThrottledAccount(t *testing.T) {
 func TestBudgetBoundsCallsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets
-		of := payer{"111122223333", "eu-west-1"}
+		of := payer{account: "111122223333", region: "eu-west-1"}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var mu sync.Mutex
 		under, most, gaveUp := 0, 0, 0
@@ -99,7 +100,7 @@ func TestBudgetBoundsCallsUnderWay(t *testing.T) {
 				if i%2 == 1 {
 					mine = ctx
 				}
-				leave, _, err := b.enter(mine, of)
+				leave, _, err := b.enter(mine, of, fmt.Sprint("tenant-", i%maxCalls))
 				mu.Lock()
 				if err != nil {
 					gaveUp++
@@ -119,9 +120,10 @@ func TestBudgetBoundsCallsUnderWay(t *testing.T) {
 		synctest.Wait()
 		cancel(errors.New("the caller is gone"))
 		all.Wait()
-		if most != maxCalls || gaveUp == 0 || len(b.known) > 0 {
-			t.Errorf("%d calls at once, %d gave up, %d budgets are kept", most, gaveUp, len(b.known))
+		if most != maxCalls || gaveUp == 0 {
+			t.Errorf("%d calls at once, %d gave up", most, gaveUp)
 		}
+		wantIdle(t, &b)
 	})
 }
 
@@ -129,8 +131,158 @@ func TestBudgetBoundsCallsUnderWay(t *testing.T) {
 func TestBudgetOfNobody(t *testing.T) {
 	var b budgets
 	for range 2 * maxCalls {
-		if _, pause, err := b.enter(t.Context(), payer{region: "eu-west-1"}); err != nil || pause > 0 {
+		if _, pause, err := b.enter(t.Context(), payer{region: "eu-west-1"}, ""); err != nil || pause > 0 {
 			t.Fatal(pause, err)
 		}
+	}
+}
+
+// wantIdle checks that no budget counts a caller.
+func wantIdle(t *testing.T, b *budgets) {
+	t.Helper()
+	for of, own := range b.known {
+		if own.callers != 0 {
+			t.Errorf("%v has %d callers", of, own.callers)
+		}
+	}
+}
+
+// TestBudgetIsShared checks that a tenant with many slow calls leaves places to others. Each of ten
+// other tenants gets a place at once. When all places are taken, the next tenant gets the first
+// place that becomes free, although the first tenant's calls have waited for a longer time.
+func TestBudgetIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b budgets
+		of := payer{account: "111122223333", region: "eu-west-1"}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 60 {
+			all.Go(func() {
+				if leave, _, err := b.enter(ctx, of, "many"); err == nil {
+					time.Sleep(10 * time.Second)
+					leave(nil)
+				}
+			})
+		}
+		synctest.Wait()
+		start := time.Now()
+		for i := range maxCalls / 2 {
+			leave, _, err := b.enter(t.Context(), of, fmt.Sprint("tenant-", i))
+			if err != nil || time.Since(start) > 0 {
+				t.Fatalf("tenant %d waited %s: %v", i, time.Since(start), err)
+			}
+			defer leave(nil)
+		}
+		leave, _, err := b.enter(t.Context(), of, "late")
+		if err != nil || time.Since(start) != 10*time.Second {
+			t.Fatalf("waited %s: %v", time.Since(start), err)
+		}
+		leave(nil)
+		cancel()
+		all.Wait()
+	})
+}
+
+// TestBudgetWaitEndsInTime checks the error of a caller whose deadline passes while it waits. The
+// error names no other tenant.
+func TestBudgetWaitEndsInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b budgets
+		of := payer{account: "111122223333", region: "eu-west-1", tenant: "tenant-a"}
+		for range maxCalls / 2 {
+			leave, _, err := b.enter(t.Context(), of, "tenant-a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer leave(nil)
+		}
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, _, err := b.enter(ctx, of, "tenant-a")
+		if waited := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || waited != 3*time.Second {
+			t.Errorf("%v after %s", err, waited)
+		}
+		var x plan
+		err = x.crowdedOut(err, of)
+		if auth.CodeOf(err) != auth.CodeThrottled || !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "over the proxy or STS endpoint of namespace tenant-a") || !strings.Contains(err.Error(), "uses 10 places") {
+			t.Error(err)
+		}
+		gone, leaveAtOnce := context.WithCancel(t.Context())
+		leaveAtOnce()
+		_, _, err = b.enter(gone, of, "tenant-a")
+		if err = x.crowdedOut(err, of); !errors.Is(err, context.Canceled) || auth.CodeOf(err) != "" {
+			t.Error(err)
+		}
+	})
+}
+
+// TestPauseEndsAllWaits checks that callers which wait for a place learn of a pause at once, while
+// slow calls still take places.
+func TestPauseEndsAllWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b budgets
+		of := payer{account: "111122223333", region: "eu-west-1"}
+		var leaves []func(error)
+		for range maxCalls / 2 {
+			leave, _, err := b.enter(t.Context(), of, "tenant-a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			leaves = append(leaves, leave)
+		}
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if leave, pause, err := b.enter(t.Context(), of, "tenant-a"); leave != nil || pause != firstPause || err != nil {
+					t.Errorf("%s, %v", pause, err)
+				}
+			})
+		}
+		synctest.Wait()
+		leaves[0](&smithy.GenericAPIError{Code: "Throttling"})
+		all.Wait()
+		for _, leave := range leaves[1:] {
+			leave(nil)
+		}
+		wantIdle(t, &b)
+	})
+}
+
+// TestBudgetsAreBounded checks that idle budgets are removed. A tenant can make many of them, with
+// many accounts, regions and namespaces.
+func TestBudgetsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b budgets
+		busy := payer{account: "busy"}
+		leaveBusy, _, _ := b.enter(t.Context(), busy, "a")
+		throttled := payer{account: "throttled"}
+		leave, _, _ := b.enter(t.Context(), throttled, "a")
+		leave(&smithy.GenericAPIError{Code: "Throttling"})
+		for i := range 10 * maxKnown {
+			leave, _, err := b.enter(t.Context(), payer{account: fmt.Sprint(i)}, "a")
+			if err != nil {
+				t.Fatal(err)
+			}
+			leave(nil)
+		}
+		if len(b.known) > maxKnown || b.known[busy] == nil || b.known[throttled] == nil {
+			t.Errorf("%d budgets are kept", len(b.known))
+		}
+		leaveBusy(nil)
+	})
+}
+
+func BenchmarkBudget(b *testing.B) {
+	var all budgets
+	of := payer{account: "111122223333", region: "eu-west-1"}
+	b.ReportAllocs()
+	for b.Loop() {
+		leave, _, err := all.enter(b.Context(), of, "tenant-a")
+		if err != nil {
+			b.Fatal(err)
+		}
+		leave(nil)
 	}
 }

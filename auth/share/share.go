@@ -73,8 +73,8 @@ func New(limits Limits) *Places {
 	return &Places{limits: limits, users: map[string]int{}, queues: map[string]*queue{}}
 }
 
-// NoPlaceError is the error of [Places.Enter]: the caller got no place. It contains nothing about other
-// tenants, so the tenant may see it.
+// NoPlaceError is the error of [Places.Enter]: the caller got no place. It contains nothing about
+// other tenants, so the tenant may see it.
 type NoPlaceError struct {
 	// Tenant is the caller's tenant.
 	Tenant string
@@ -127,8 +127,8 @@ func (p *Places) Resize(places int) {
 	p.admit()
 }
 
-// Dismiss ends the wait of all waiting callers. Their Enter returns a [*NoPlaceError] with the given
-// reason.
+// Dismiss ends the wait of all waiting callers. Their Enter returns a [*NoPlaceError] with the
+// given reason.
 func (p *Places) Dismiss(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,0 +1,67 @@
+package aws_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/aws"
+	"github.com/lanyard-dev/lanyard/auth/internal/rig"
+	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+)
+
+// TestSlowPathOfATenant checks that tenants delay nobody with a slow proxy, or with a slow STS
+// endpoint of their own. Each tenant's ServiceAccount has a role in an AWS account whose sessions a
+// cluster identity also uses. With the session of this role, the ServiceAccount assumes a second
+// role. There are as many of these calls as Lanyard makes at once for one account, and none ends.
+// The cluster identity must get a session meanwhile.
+func TestSlowPathOfATenant(t *testing.T) {
+	const slow = 20
+	for name, path := range map[string]func(w *world) auth.Option{
+		"proxy":        func(w *world) auth.Option { return auth.WithProxyURL(w.Proxy) },
+		"STS endpoint": func(*world) auth.Option { return auth.WithSTSEndpoint("https://sts." + region + ".amazonaws.com") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, account, reader := ownChainWorld(t)
+			rig.Must(t, w.Cloud.AWS().PutRole(accountID, cloudaws.Role{
+				Name:        "lent",
+				TrustPolicy: policy(map[string]any{"Effect": "Allow", "Principal": map[string]any{"AWS": accountID}, "Action": "sts:AssumeRole"}),
+			}))
+			session, err := auth.GetToken(t.Context(), w.aws, w.As(account)...)
+			rig.Must(t, err)
+
+			w.Fault(t, fault.Fault{Service: "sts", Operation: "AssumeRole", Kind: fault.Latency, Delay: time.Hour, Count: slow})
+			ctx, cancel := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			defer all.Wait()
+			defer cancel()
+			for i := range slow {
+				name := fmt.Sprint("slow-", i)
+				role := w.roleFor(t, name, "system:serviceaccount:"+name+":app")
+				chain := assuming(rig.ServiceAccount(name, "app", map[string]string{aws.RoleAnnotation: role}), reader)
+				all.Go(func() {
+					if _, err := auth.GetToken(ctx, w.aws, rig.Subject(chain, w.Sign), path(w)); ctx.Err() == nil {
+						t.Errorf("a call of the slow tenant ended: %v", err)
+						cancel()
+					}
+				})
+			}
+			for len(w.Cloud.Faults().List()) > 0 { // until all slow calls are in progress
+				if ctx.Err() != nil {
+					t.FailNow()
+				}
+				time.Sleep(time.Millisecond)
+			}
+			short, stop := context.WithTimeout(t.Context(), 5*time.Second)
+			defer stop()
+			identity := identityOf(t, "lent", aws.SessionRequest{Source: "root", RoleARN: "arn:aws:iam::" + accountID + ":role/lent"})
+			source := func(string) (auth.Proof, error) { return session, nil }
+			_, err = auth.GetToken(short, w.aws, auth.WithSubject(identity.Subject, lender{identity, source}), auth.WithTenant("tenant-b"))
+			rig.Must(t, err)
+		})
+	}
+}
