@@ -45,7 +45,7 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 	leave, pause, err := p.budgets.enter(ctx, charged, request.Tenant())
 	switch {
 	case err != nil:
-		return nil, x.crowdedOut(err, charged)
+		return nil, x.crowdedOut(err, charged, request.Key.Subject)
 	case pause > 0:
 		return nil, x.throttledBefore(charged, pause)
 	}

@@ -170,8 +170,12 @@ func (x plan) throttledBefore(of payer, pause time.Duration) error {
 }
 
 // crowdedOut returns the error for a call that got no place in its account's budget. A call whose
-// caller is gone keeps the caller's reason.
-func (x plan) crowdedOut(err error, of payer) error {
+// caller is gone keeps the caller's reason. The error of a lent subject reaches all tenants that
+// borrow the subject. So this error does not contain the asking tenant and its number of calls.
+func (x plan) crowdedOut(err error, of payer, subject auth.Subject) error {
+	if refused, ok := errors.AsType[*share.NoPlaceError](err); ok && subject.Lent() {
+		err = refused.Err
+	}
 	if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, share.ErrFull) {
 		return fmt.Errorf("waiting for a call to AWS STS: %w", err)
 	}

@@ -204,7 +204,12 @@ func TestBudgetWaitEndsInTime(t *testing.T) {
 			t.Errorf("%v after %s", err, waited)
 		}
 		var x plan
-		err = x.crowdedOut(err, of)
+		subject, _ := auth.ServiceAccount("tenant-a", "app")
+		lent := x.crowdedOut(err, payer{account: of.account}, auth.Controller())
+		if auth.CodeOf(lent) != auth.CodeThrottled || !errors.Is(lent, context.DeadlineExceeded) || strings.Contains(lent.Error(), "tenant-a") {
+			t.Error(lent)
+		}
+		err = x.crowdedOut(err, of, subject)
 		if auth.CodeOf(err) != auth.CodeThrottled || !errors.Is(err, context.DeadlineExceeded) ||
 			!strings.Contains(err.Error(), "over the proxy or STS endpoint of namespace tenant-a") || !strings.Contains(err.Error(), "uses 10 places") {
 			t.Error(err)
@@ -212,7 +217,7 @@ func TestBudgetWaitEndsInTime(t *testing.T) {
 		gone, leaveAtOnce := context.WithCancel(t.Context())
 		leaveAtOnce()
 		_, _, err = b.enter(gone, of, "tenant-a")
-		if err = x.crowdedOut(err, of); !errors.Is(err, context.Canceled) || auth.CodeOf(err) != "" {
+		if err = x.crowdedOut(err, of, subject); !errors.Is(err, context.Canceled) || auth.CodeOf(err) != "" {
 			t.Error(err)
 		}
 	})
