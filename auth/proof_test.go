@@ -57,11 +57,29 @@ func (c *charged) Fetch(ctx context.Context, _ auth.Key, options auth.FetchOptio
 	return fetch(ctx)
 }
 
-// TestWhoIsCharged checks which namespace the cache charges for a token. It is the subject's own
-// namespace or, for a lent subject, the namespace that borrows the subject. No tenant can have the
-// cache charge another tenant.
+// charging is a provider that records the tenant of its last exchange.
+type charging struct {
+	full
+
+	tenant *string
+}
+
+func (p charging) NewToken(ctx context.Context, proof auth.Proof, request *auth.Request) (auth.Token, error) {
+	*p.tenant = request.Tenant()
+	return p.full.NewToken(ctx, proof, request)
+}
+
+func (p charging) NewControllerToken(ctx context.Context, request *auth.Request) (auth.Token, error) {
+	*p.tenant = request.Tenant()
+	return p.full.NewControllerToken(ctx, request)
+}
+
+// TestWhoIsCharged checks which namespace the cache and the provider charge for an exchange. It is
+// the subject's own namespace or, for a lent subject, the namespace that borrows the subject. No
+// tenant can have another tenant charged.
 func TestWhoIsCharged(t *testing.T) {
-	w := full{newWorld(t)}
+	var tenant string
+	w := charging{full{newWorld(t)}, &tenant}
 	own := auth.WithServiceAccount("a", "sa", w)
 	for name, tt := range map[string]struct {
 		opts []auth.Option
@@ -76,8 +94,8 @@ func TestWhoIsCharged(t *testing.T) {
 		if _, err := auth.GetToken(t.Context(), w, append(tt.opts, auth.WithCache(c, auth.InvolvedObject{}))...); err != nil {
 			t.Fatal(err)
 		}
-		if c.tenant != tt.want {
-			t.Errorf("%s: %q is charged, want %q", name, c.tenant, tt.want)
+		if c.tenant != tt.want || tenant != tt.want {
+			t.Errorf("%s: the cache charges %q and the provider %q, want %q", name, c.tenant, tenant, tt.want)
 		}
 	}
 	a, err := auth.Resolve(t.Context(), w, auth.WithController(), auth.WithTenant("a"))
