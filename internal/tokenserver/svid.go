@@ -147,9 +147,12 @@ func (s *svids) object(ctx context.Context, name string, request *tokenv1.SVIDRe
 		return nil, unavailable(fmt.Errorf("read %s %s/%s: %w", resource, namespace, name, err))
 	case object.GetDeletionTimestamp() != nil:
 		return nil, apierrors.NewConflict(resource, name, errors.New("the object is being deleted"))
-	case request.Spec.UID != object.GetUID() || request.UID != "" && request.UID != object.GetUID():
+	case request.Spec.UID != object.GetUID():
 		return nil, apierrors.NewConflict(resource, name,
 			errors.New("the object has another UID than spec.uid: it was deleted and created again"))
+	case request.UID != "" && request.UID != object.GetUID():
+		return nil, apierrors.NewConflict(resource, name,
+			errors.New("the object has another UID than metadata.uid: it was deleted and created again"))
 	}
 	return object, nil
 }

@@ -273,6 +273,13 @@ func TestSVIDRefusals(t *testing.T) {
 			t.Errorf("%s: %d", method, got.code)
 		}
 	}
+	for uids, says := range map[[2]string]string{{appUID, "former"}: "metadata.uid", {"former", appUID}: "spec.uid", {"former", "former"}: "spec.uid"} {
+		body := `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"SVIDRequest","metadata":{"uid":"` + uids[1] + `"},"spec":{"type":"SpiffeJWT","uid":"` + uids[0] + `"}}`
+		got := r.minter(t).do(t, http.MethodPost, svidPath("ocirepositories", "jwt"), body)
+		if got.code != http.StatusConflict || !strings.Contains(got.body, "another UID than "+says) {
+			t.Errorf("spec.uid and metadata.uid are %q: %d, %s; want 409 and %s", uids, got.code, got.body, says)
+		}
+	}
 	other := `{"apiVersion":"token.lanyard.dev/v1alpha1","kind":"SVIDRequest","metadata":{"name":"other"},"spec":{"type":"SpiffeJWT","uid":"` + appUID + `"}}`
 	if got := r.minter(t).do(t, http.MethodPost, svidPath("ocirepositories", "jwt"), other); got.code != http.StatusBadRequest {
 		t.Errorf("another name in the metadata: %d, %s", got.code, got.body)
