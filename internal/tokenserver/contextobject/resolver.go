@@ -2,6 +2,7 @@ package contextobject
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -232,8 +233,12 @@ func (q *question) unreadable() error {
 }
 
 // refuse returns the answer if the caller may get the object, but no token for the object. The
-// caller sees only the reason. Only the log gets the cause, which may be nil.
+// caller sees only the reason. Only the log gets the cause, which may be nil. If the expressions
+// ran out of time, the answer says that the caller should try again.
 func (q *question) refuse(reason string, cause error) error {
+	if errors.Is(cause, errTooSlow) {
+		return q.unavailable(fmt.Errorf("%s/%s: %w", q.object.Namespace, q.object.Name, cause))
+	}
 	if cause != nil {
 		q.Log.Warn("a context object is refused", "kind", q.object.Kind,
 			"namespace", q.object.Namespace, "name", q.object.Name, "error", cause)
