@@ -19,10 +19,15 @@ import (
 //     respects the deadline of the context. For create requests, the library itself answers at
 //     the deadline.
 //   - The refusal of requests until all paths are known: the server does not listen until then.
-//   - Filters for fair queues, browsers, watches and shutdowns: they are off by default.
-func handlerChain(handler http.Handler, c *server.Config) http.Handler {
+//   - Filters for browsers, watches and shutdowns: they are off by default.
+//
+// The library's limits of requests count the requests of all callers together, so that one caller
+// could lock out the others. Here, these limits apply only to requests with a small constant cost.
+// All others are divided by [shares].
+func handlerChain(handler http.Handler, c *server.Config, metrics *Metrics) http.Handler {
 	handler = filters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
-	handler = serverfilters.WithMaxInFlightLimit(handler, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.LongRunningFunc)
+	limited := serverfilters.WithMaxInFlightLimit(handler, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.LongRunningFunc)
+	handler = newShares(c.Serializer, metrics).wrap(handler, limited)
 	handler = filters.WithAudit(handler, c.AuditBackend, c.AuditPolicyRuleEvaluator, c.LongRunningFunc)
 	unknown := filters.WithFailedAuthenticationAudit(filters.Unauthorized(c.Serializer), c.AuditBackend, c.AuditPolicyRuleEvaluator)
 	handler = filters.WithAuthentication(handler, c.Authentication.Authenticator,

@@ -100,6 +100,11 @@ func (s *subresource[R]) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreat
 func (s *subresource[R]) Create(
 	ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
+	release, err := keepPlace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	request, ok := object.(R)
 	if !ok {
 		return nil, apierrors.NewBadRequest("the kind of the body is not " + s.kind)

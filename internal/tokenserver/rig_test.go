@@ -263,6 +263,7 @@ func (r *rig) spoke(t *testing.T, account string) *caller {
 }
 
 type answer struct {
+	proto  string // such as HTTP/2.0
 	code   int
 	header http.Header
 	body   string
@@ -279,7 +280,7 @@ func (c *caller) do(t *testing.T, method, path, body string) answer {
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	must.Succeed(t, err)
-	return answer{code: response.StatusCode, header: response.Header, body: string(text)}
+	return answer{proto: response.Proto, code: response.StatusCode, header: response.Header, body: string(text)}
 }
 
 // mint asks for a token of the identity banana, in a request with the given spec.

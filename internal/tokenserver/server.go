@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -181,7 +182,9 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 	config.EnableProfiling = false
 	config.EnableMetrics = false // a separate port serves the metrics
 	config.EnableIndex = false
-	config.BuildHandlerChainFunc = handlerChain
+	config.BuildHandlerChainFunc = func(handler http.Handler, config *server.Config) http.Handler {
+		return handlerChain(handler, config, c.Metrics)
+	}
 
 	namer := openapinamer.NewDefinitionNamer(scheme)
 	config.OpenAPIConfig = server.DefaultOpenAPIConfig(openapi.Definitions, namer)

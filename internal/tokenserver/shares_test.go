@@ -1,0 +1,463 @@
+package tokenserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/sets"
+	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/must"
+)
+
+// crowd sends requests to a handler of shares. Its tests run in a synctest bubble.
+type crowd struct {
+	*shares
+
+	handler http.Handler
+	mu      sync.Mutex
+	served  []string              // namespaces of the requests that got a place, in order
+	leave   chan struct{}         // ends a request that has a place
+	answers map[string][]response // by namespace
+	all     sync.WaitGroup
+}
+
+type response struct {
+	code       int
+	retryAfter string
+	body       string
+}
+
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must.Succeed(t, tokenv1.AddToScheme(scheme))
+	c := &crowd{
+		shares: newShares(serializer.NewCodecFactory(scheme), NewMetrics(nil)),
+		leave:  make(chan struct{}), answers: map[string][]response{},
+	}
+	c.handler = c.wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, _ := genericrequest.RequestInfoFrom(r.Context())
+		c.mu.Lock()
+		c.served = append(c.served, info.Namespace)
+		c.mu.Unlock()
+		select {
+		case <-c.leave:
+		case <-r.Context().Done():
+		}
+		w.WriteHeader(http.StatusCreated)
+	}), http.NotFoundHandler())
+	return c
+}
+
+// deadlines is a ResponseWriter whose request's body can have a deadline.
+type deadlines struct {
+	*httptest.ResponseRecorder
+
+	read time.Time
+}
+
+func (d *deadlines) SetReadDeadline(at time.Time) error {
+	d.read = at
+	return nil
+}
+
+// slowBody is a body that never ends, and whose reading fails at the deadline of the request.
+type slowBody struct{ *deadlines }
+
+func (s slowBody) Read([]byte) (int, error) {
+	time.Sleep(time.Until(s.read))
+	return 0, os.ErrDeadlineExceeded
+}
+
+// send starts a request with the body. If slow is set, the body never arrives.
+func (c *crowd) send(ctx context.Context, namespace, body string, slow bool) {
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	ctx = genericrequest.WithRequestInfo(ctx, &genericrequest.RequestInfo{IsResourceRequest: true, Verb: "create", Namespace: namespace})
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body))
+	if slow {
+		r.ContentLength, r.Body = 2, io.NopCloser(slowBody{w})
+	}
+	c.all.Go(func() {
+		c.handler.ServeHTTP(w, r)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.answers[namespace] = append(c.answers[namespace], response{w.Code, w.Header().Get("Retry-After"), w.Body.String()})
+	})
+}
+
+// flood sends requests of each namespace, and waits until each has a place, waits or is refused.
+func (c *crowd) flood(ctx context.Context, requests int, namespaces ...string) {
+	for _, namespace := range namespaces {
+		for range requests {
+			c.send(ctx, namespace, "{}", false)
+		}
+		synctest.Wait()
+	}
+}
+
+// next ends one of the running requests, and returns the namespaces that were served since the last
+// call.
+func (c *crowd) next() []string {
+	c.leave <- struct{}{}
+	synctest.Wait()
+	return c.since()
+}
+
+func (c *crowd) since() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	served := c.served
+	c.served = nil
+	return served
+}
+
+// codes returns the status codes of a namespace's answers, and how often each occurred.
+func (c *crowd) codes(namespace string) map[int]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	codes := map[int]int{}
+	for _, answer := range c.answers[namespace] {
+		codes[answer.code]++
+	}
+	return codes
+}
+
+func count(list []string, namespace string) int {
+	return len(slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s != namespace }))
+}
+
+// TestFloodFromOneNamespace checks that a namespace with many requests gets half of the places, and
+// that a request of another namespace is served at once.
+func TestFloodFromOneNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := newCrowd(t)
+		c.flood(ctx, 3000, "hostile")
+		if served := c.since(); len(served) != maxRunning/2 {
+			t.Errorf("%d requests of one namespace run, want %d", len(served), maxRunning/2)
+		}
+		if codes := c.codes("hostile"); codes[http.StatusTooManyRequests] != 3000-maxRunning/2-maxWaitingPerNamespace {
+			t.Errorf("the answers are %v", codes)
+		}
+		c.flood(ctx, 1, "honest")
+		if served := c.since(); len(served) != 1 || served[0] != "honest" {
+			t.Errorf("%v were served, want the honest namespace", served)
+		}
+		cancel()
+		c.all.Wait()
+	})
+}
+
+// TestFloodFromManyNamespaces checks that a request waits for at most one request of each other
+// namespace, although the queues of all others are full.
+func TestFloodFromManyNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := newCrowd(t)
+		const namespaces = 40
+		for n := range namespaces {
+			c.flood(ctx, 300, fmt.Sprint("hostile-", n))
+		}
+		if served := c.since(); len(served) != maxRunning {
+			t.Errorf("%d requests run, want %d", len(served), maxRunning)
+		}
+		c.flood(ctx, 2, "honest")
+		var served []string
+		for count(served, "honest") == 0 {
+			served = append(served, c.next()...)
+		}
+		if len(served) > namespaces+1 {
+			t.Errorf("the honest namespace is number %d, want at most %d", len(served), namespaces+1)
+		}
+		if codes := c.codes("honest"); codes[http.StatusTooManyRequests] > 0 {
+			t.Errorf("an honest request was refused: %v", codes)
+		}
+		cancel()
+		c.all.Wait()
+	})
+}
+
+// TestTooManyRequests checks the answer to a request that may not wait.
+func TestTooManyRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := newCrowd(t)
+		c.flood(ctx, maxRunning/2+maxWaitingPerNamespace+1, "hostile")
+		got := c.answers["hostile"]
+		if len(got) != 1 || got[0].code != http.StatusTooManyRequests || got[0].retryAfter != "1" {
+			t.Fatalf("the answers are %+v, want one with 429 and Retry-After", got)
+		}
+		for _, says := range []string{`namespace \"hostile\"`, "16 are under way and 256 wait", "send fewer at once", `"reason":"TooManyRequests"`} {
+			if !strings.Contains(got[0].body, says) {
+				t.Errorf("the answer %s lacks %s", got[0].body, says)
+			}
+		}
+		if n := testutil.ToFloat64(c.metrics.refusals.WithLabelValues("TooManyRequests")); n != 1 {
+			t.Errorf("%v refusals are counted", n)
+		}
+		cancel()
+		c.all.Wait()
+	})
+}
+
+// TestCancelledRequest checks that a request leaves the queue when its caller goes away.
+func TestCancelledRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := newCrowd(t)
+		c.flood(ctx, maxRunning/2, "tenant")
+		gone, leave := context.WithCancel(t.Context())
+		c.flood(gone, maxWaitingPerNamespace, "tenant")
+		leave()
+		synctest.Wait()
+		if codes := c.codes("tenant"); codes[http.StatusTooManyRequests] != maxWaitingPerNamespace {
+			t.Errorf("the answers are %v", codes)
+		}
+		c.since()
+		c.flood(ctx, 1, "tenant")
+		if served := c.next(); len(served) != 1 {
+			t.Errorf("%v were served, want the only request that waits", served)
+		}
+		cancel()
+		c.all.Wait()
+	})
+}
+
+// TestSlowBodies checks that a body that does not arrive keeps no running place, and ends after
+// bodyTimeout. Slow bodies of one namespace do not delay the body of another.
+func TestSlowBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := newCrowd(t)
+		start := time.Now()
+		for range maxReading {
+			c.send(ctx, "hostile", "", true)
+		}
+		synctest.Wait()
+		c.flood(ctx, 1, "honest")
+		if served := c.since(); len(served) != 1 || served[0] != "honest" {
+			t.Errorf("%v were served, want the honest namespace", served)
+		}
+		time.Sleep(2*bodyTimeout + time.Nanosecond) // half of the bodies had to wait for a place
+		synctest.Wait()
+		if codes := c.codes("hostile"); codes[http.StatusGatewayTimeout] != maxReading {
+			t.Errorf("the answers after %s are %v", time.Since(start), codes)
+		}
+		cancel()
+		c.all.Wait()
+	})
+}
+
+// TestPlaceOutlivesHandler checks that a place is used until the token is made, even if the
+// handler has ended before. After that, the place cannot be kept.
+func TestPlaceOutlivesHandler(t *testing.T) {
+	left := 0
+	p := &place{users: 1, leave: func() { left++ }}
+	ctx := context.WithValue(t.Context(), placeKey{}, p)
+	release, err := keepPlace(ctx)
+	must.Succeed(t, err)
+	p.release() // the handler ends
+	if left != 0 {
+		t.Error("the place is free while the token is made")
+	}
+	release()
+	if left != 1 {
+		t.Errorf("the place was left %d times", left)
+	}
+	for name, ctx := range map[string]context.Context{"left": ctx, "never entered": t.Context()} {
+		if _, err := keepPlace(ctx); !apierrors.IsInternalError(err) {
+			t.Errorf("a place that was %s: %v", name, err)
+		}
+	}
+}
+
+// TestCallersThatGoAway checks that requests whose callers went away use their places until the
+// signer is done. Otherwise, a namespace could have any number of signatures under way.
+func TestCallersThatGoAway(t *testing.T) {
+	begun, release := make(chan struct{}, maxRunning), make(chan struct{})
+	defer close(release)
+	r := newHookedRig(t, func() {
+		begun <- struct{}{}
+		<-release
+	})
+	c := r.minter(t)
+	ctx, leave := context.WithCancel(t.Context())
+	var gone sync.WaitGroup
+	for range maxRunning / 2 {
+		gone.Go(func() {
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+r.address+tokenPath("banana"), strings.NewReader(mintBody))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			request.Header = c.header.Clone()
+			request.Header.Set("Content-Type", "application/json")
+			if response, err := c.http.Do(request); err == nil {
+				_ = response.Body.Close()
+				t.Errorf("the answer is %s", response.Status)
+			}
+		})
+	}
+	for range maxRunning / 2 {
+		<-begun
+	}
+	leave()
+	gone.Wait()
+	if got := c.do(t, http.MethodPost, tokenPath("banana")+"?timeout=500ms", mintBody); got.code != http.StatusTooManyRequests || len(begun) > 0 {
+		t.Errorf("a request without a place: %d, %s", got.code, got.body)
+	}
+}
+
+// TestIsCreation checks which requests wait for a turn of their namespace.
+func TestIsCreation(t *testing.T) {
+	resolver := &genericrequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	const group = "/apis/token.lanyard.dev/v1alpha1"
+	for _, c := range []struct {
+		method, path string
+		want         bool
+	}{
+		{http.MethodPost, tokenPath("banana"), true},
+		{http.MethodPost, tokenPath("banana") + "?dryRun=All", true},
+		{http.MethodPost, svidPath("ocirepositories", "my-app"), true},
+		{http.MethodPost, group + "/namespaces/tenant-a/workloadidentities", true},
+		{http.MethodPost, group + "/workloadidentities", true},
+		{http.MethodGet, tokenPath("banana"), false},
+		{http.MethodPut, tokenPath("banana"), false},
+		{http.MethodDelete, tokenPath("banana"), false},
+		{http.MethodGet, group, false},
+		{http.MethodPost, group, false},
+		{http.MethodGet, "/apis", false},
+		{http.MethodGet, "/openapi/v3", false},
+		{http.MethodGet, "/healthz", false},
+	} {
+		info, err := resolver.NewRequestInfo(httptest.NewRequestWithContext(t.Context(), c.method, c.path, nil))
+		must.Succeed(t, err)
+		if got := isCreation(info); got != c.want {
+			t.Errorf("%s %s: %v, want %v", c.method, c.path, got, c.want)
+		}
+	}
+}
+
+// TestBodies checks bodies that are too long, and bodies of unknown length.
+func TestBodies(t *testing.T) {
+	r := newRig(t, banana())
+	c := r.minter(t)
+	spaces := strings.Repeat(" ", maxBody-len(mintBody))
+	if got := c.do(t, http.MethodPost, tokenPath("banana"), mintBody+spaces); got.code != http.StatusCreated {
+		t.Errorf("%d bytes: %d, %s", maxBody, got.code, got.body)
+	}
+	if got := c.do(t, http.MethodPost, tokenPath("banana"), mintBody+spaces+" "); got.code != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "32768") {
+		t.Errorf("%d bytes: %d, %s", maxBody+1, got.code, got.body)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+r.address+tokenPath("banana"), struct{ io.Reader }{strings.NewReader(mintBody)})
+	must.Succeed(t, err)
+	request.Header = c.header
+	response, err := c.http.Do(request)
+	must.Succeed(t, err)
+	must.Succeed(t, response.Body.Close())
+	if response.StatusCode != http.StatusLengthRequired {
+		t.Errorf("a body of unknown length: %d", response.StatusCode)
+	}
+}
+
+// tenantSigner signs at once, but waits for release if the token is for the namespace hostile.
+type tenantSigner struct {
+	begun   chan struct{}
+	release chan struct{}
+}
+
+func (s tenantSigner) MaxLife(identityv1.Algorithm) (time.Duration, error) { return time.Hour, nil }
+
+func (s tenantSigner) JWT(_ identityv1.Algorithm, claims any, _ time.Time) (string, error) {
+	if claims.(issuer.Claims).Lanyard.WorkloadIdentity.Namespace == "hostile" {
+		s.begun <- struct{}{}
+		<-s.release
+	}
+	return stubToken, nil
+}
+
+// TestFloodOverHTTP2 floods a server with the requests of one namespace, over the connections of
+// one API server. All connections are HTTP/2. It checks that a request of another namespace, and
+// discovery, are answered meanwhile. For this, the API server must open new connections when all
+// streams of a connection are in use.
+func TestFloodOverHTTP2(t *testing.T) {
+	hostile := banana()
+	hostile.Namespace = "hostile"
+	signer := tenantSigner{begun: make(chan struct{}, maxRunning), release: make(chan struct{})}
+	r := newRigWith(t, func(c *Config) { c.Signer = signer }, banana(), hostile)
+	c := r.minter(t)
+	transport, ok := c.http.Transport.(*http.Transport)
+	if !ok {
+		t.Fatal("the caller has another transport")
+	}
+	transport.ForceAttemptHTTP2 = true
+
+	const refused = 28
+	answers := make(chan answer, maxRunning+maxWaitingPerNamespace+refused)
+	var all sync.WaitGroup
+	for range maxRunning/2 + maxWaitingPerNamespace + refused {
+		all.Go(func() {
+			answers <- c.do(t, http.MethodPost, strings.Replace(tokenPath("banana"), "tenant-a", "hostile", 1), mintBody)
+		})
+	}
+	for range refused {
+		if got := <-answers; got.code != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" {
+			t.Errorf("a request beyond the queue's bound: %d, %s", got.code, got.body)
+		}
+	}
+	for range maxRunning / 2 {
+		<-signer.begun
+	}
+	c.mint(t, `{}`).request(t)
+	if got := c.do(t, http.MethodGet, "/apis/token.lanyard.dev/v1alpha1", ""); got.code != http.StatusOK || got.proto != "HTTP/2.0" {
+		t.Errorf("discovery: %d over %s, %s", got.code, got.proto, got.body)
+	}
+	go func() {
+		for range signer.begun {
+			continue // the other requests of the flood
+		}
+	}()
+	close(signer.release)
+	all.Wait()
+	close(signer.begun)
+	close(answers)
+	for got := range answers {
+		if got.code != http.StatusCreated {
+			t.Errorf("a request of the flood that could wait: %d, %s", got.code, got.body)
+		}
+	}
+}
+
+// TestReadBodyFails checks a body that breaks off, and a connection that cannot limit the time.
+func TestReadBodyFails(t *testing.T) {
+	broken := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.MultiReader(strings.NewReader("{"), errorReader{}))
+	if _, err := readBody(&deadlines{ResponseRecorder: httptest.NewRecorder()}, broken); !apierrors.IsBadRequest(err) {
+		t.Errorf("a broken body: %v", err)
+	}
+	if _, err := readBody(httptest.NewRecorder(), broken); !apierrors.IsInternalError(err) {
+		t.Errorf("no deadline: %v", err)
+	}
+}
+
+type errorReader struct{}
+
+func (errorReader) Read([]byte) (int, error) { return 0, errors.New("reset") }
