@@ -37,10 +37,11 @@ const (
 // connection if it has more. So requests that wait do not block others.
 const (
 	maxReading = 128 // requests whose body is being read
-	// maxRunning is the maximum number of requests that are authorized and answered. Each takes
-	// about 2 ms of a processor, and longer if keys are in a KMS. One namespace has half of the
-	// places, so that it gets hundreds of signatures of a KMS in a second.
-	maxRunning = 32
+	// maxRunning is the maximum number of requests that are authorized and answered. They compete
+	// for processors, so the number is small. Each uses a processor for about 2 ms, and for up to
+	// 10 ms if its context object is costly. Keys in a KMS take about 50 ms to sign. So one
+	// namespace, with half of the places, gets 160 such signatures in a second.
+	maxRunning = 16
 	maxWaiting = 1024 // requests of all namespaces that wait
 	// maxWaitingPerNamespace is more than the 64 requests that a controller makes at once for a
 	// namespace.

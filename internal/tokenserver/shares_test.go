@@ -206,7 +206,7 @@ func TestTooManyRequests(t *testing.T) {
 		if len(got) != 1 || got[0].code != http.StatusTooManyRequests || got[0].retryAfter != "1" {
 			t.Fatalf("the answers are %+v, want one with 429 and Retry-After", got)
 		}
-		for _, says := range []string{`namespace \"hostile\"`, "16 are under way and 256 wait", "send fewer at once", `"reason":"TooManyRequests"`} {
+		for _, says := range []string{`namespace \"hostile\"`, "8 are under way and 256 wait", "send fewer at once", `"reason":"TooManyRequests"`} {
 			if !strings.Contains(got[0].body, says) {
 				t.Errorf("the answer %s lacks %s", got[0].body, says)
 			}
