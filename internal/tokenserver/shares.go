@@ -157,7 +157,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, apierrors.NewTimeoutError(fmt.Sprintf("the body did not arrive within %s; send the request again", bodyTimeout), retryAfterFull)
+		slow := fmt.Sprintf("the body did not arrive within %s; send the request again", bodyTimeout)
+		return nil, apierrors.NewTimeoutError(slow, retryAfterFull)
 	case err != nil:
 		return nil, apierrors.NewBadRequest("the body did not arrive: " + err.Error())
 	}

@@ -144,7 +144,8 @@ func (v variables) compile(text string, further ...string) (expression, *cel.Ast
 		return expression{}, nil, errors.New("is no valid CEL: " + strings.Join(messages, "; "))
 	}
 	if name := findUnbounded(checked); name != "" {
-		return expression{}, nil, fmt.Errorf("must not use the function %s: its time grows faster than the object; use all, exists or filter", name)
+		return expression{}, nil, fmt.Errorf(
+			"must not use the function %s: its time grows faster than the object; use all, exists or filter", name)
 	}
 	program, err := env.Program(checked, cel.CostLimit(maxCost), cel.CostTracking(&library.CostEstimator{}), cel.InterruptCheckFrequency(1))
 	return expression{text: text, program: program}, checked, err
