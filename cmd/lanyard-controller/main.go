@@ -5,12 +5,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +16,6 @@ import (
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
@@ -47,6 +43,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/source"
 	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/port"
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
@@ -72,7 +69,8 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(ctx, f, svids, f.Log(os.Stderr))
+	log := f.Log(os.Stderr)
+	mgr, err := newManager(ctx, f, svids, log)
 	if err != nil {
 		return err
 	}
@@ -100,10 +98,9 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		return err
 	}
 	defer artifacts.Close() //nolint:errcheck // the program ends
-	var listening net.ListenConfig
-	listener, err := listening.Listen(ctx, "tcp", f.ArtifactListenAddress)
+	artifactPort, err := port.Open(ctx, server.Port(f.ArtifactListenAddress, server.New(artifacts), log))
 	if err != nil {
-		return fmt.Errorf("--artifact-listen-address: %w", err)
+		return err
 	}
 
 	reach := &access.Access{
@@ -143,16 +140,15 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	if err != nil {
 		return err
 	}
-	shutdown := 10 * time.Second
 	err = errors.Join(
 		metrics.Registry.Register(mgr.Tokens),
 		metrics.Registry.Register(storeSize(artifacts)),
 		metrics.Registry.Register(object.NewMetrics(ctx, objects)),
 		metrics.Registry.Register(tenants.Durations),
-		mgr.Add(&manager.Server{Name: "artifacts", Server: server.NewHTTPServer(server.New(artifacts)), Listener: listener, ShutdownTimeout: &shutdown}),
+		mgr.Add(artifactPort),
 		mgr.Add(&source.Collector{Artifacts: kept, Log: mgr.GetLogger().WithName("collector")}),
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("artifacts", kept.Ready),
+		f.AddPorts(ctx, mgr, log, map[string]healthz.Checker{"artifacts": kept.Ready}),
+		program.AddProfilePort(ctx, mgr, f.ProfileAddress, log),
 	)
 	if err != nil {
 		return err
@@ -173,12 +169,11 @@ func newManager(ctx context.Context, f flags.Flags, svids *broker.Broker, logger
 	if err != nil {
 		return nil, err
 	}
-	options, err := f.ManagerOptions(memory(f), corev1.AddToScheme, kinds.All().AddToScheme)
+	options, err := program.ManagerOptions(memory(f), corev1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
 		return nil, err
 	}
 	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.LeaderElectNamespace)
-	options.PprofBindAddress = f.ProfileAddress
 	// Secrets that objects name are not cached: each is read when it is needed.
 	options.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
 	all := authmanager.Options{Manager: options, KeyRing: keyRing(f), Objects: objects(f), Tokens: tokens(f, logger)}

@@ -8,11 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"slices"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,6 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/discovery/document"
 	"github.com/lanyard-dev/lanyard/internal/discovery/flags"
 	"github.com/lanyard-dev/lanyard/internal/keyring"
+	"github.com/lanyard-dev/lanyard/internal/port"
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
@@ -54,7 +53,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	listener, certificate, err := listen(ctx, f)
+	documents, certificate, err := listen(ctx, f, handler, log)
 	if err != nil {
 		return err
 	}
@@ -63,22 +62,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 	}
-	shutdown := 10 * time.Second
-	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second,
-		IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
 	err = errors.Join(
 		program.RegisterProcessMetrics(),
 		metrics.Registry.Register(handler),
-		mgr.Add(&manager.Server{Name: "documents", Server: server, Listener: listener, ShutdownTimeout: &shutdown}),
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("documents", func(*http.Request) error {
+		mgr.Add(documents),
+		f.AddPorts(ctx, mgr, log, map[string]healthz.Checker{"documents": func(*http.Request) error {
 			if !slices.ContainsFunc(issuers, func(i *discovery.Issuer) bool { return i.Documents() != nil }) {
 				return document.ErrNoKeys
 			}
 			return nil // an issuer without keys must not stop the other issuers
-		}),
+		}}),
 	)
 	if err != nil {
 		return err
@@ -86,28 +79,22 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// listen opens the address on which documents are served. With TLS, it also returns a watcher of
-// the certificate. The caller starts the watcher, which reads the certificate again when its file
+// listen opens the port on which documents are served. With TLS, it also returns a watcher of the
+// certificate. The caller starts the watcher, which reads the certificate again when its file
 // changes.
-func listen(ctx context.Context, f flags.Flags) (net.Listener, *certwatcher.CertWatcher, error) {
-	var certificate *certwatcher.CertWatcher
-	var err error
-	if f.CertFile != "" {
-		if certificate, err = certwatcher.New(f.CertFile, f.KeyFile); err != nil {
-			return nil, nil, fmt.Errorf("--tls-cert-file: %w", err)
-		}
+func listen(ctx context.Context, f flags.Flags, documents http.Handler, log *slog.Logger) (*manager.Server, *certwatcher.CertWatcher, error) {
+	config := port.Config{Name: "documents", Flag: "--listen-address", Address: f.ListenAddress, Handler: documents, Log: log}
+	if f.CertFile == "" {
+		server, err := port.Open(ctx, config)
+		return server, nil, err
 	}
-	var listening net.ListenConfig
-	listener, err := listening.Listen(ctx, "tcp", f.ListenAddress)
+	certificate, err := certwatcher.New(f.CertFile, f.KeyFile)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--listen-address: %w", err)
+		return nil, nil, fmt.Errorf("--tls-cert-file: %w", err)
 	}
-	if certificate == nil {
-		return listener, nil, nil
-	}
-	return tls.NewListener(listener, &tls.Config{
-		MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate, NextProtos: []string{"http/1.1"},
-	}), certificate, nil
+	config.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: certificate.GetCertificate, NextProtos: []string{"http/1.1"}}
+	server, err := port.Open(ctx, config)
+	return server, certificate, err
 }
 
 func newManager(f flags.Flags) (manager.Manager, error) {
@@ -116,7 +103,7 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 		return nil, err
 	}
 	kept := map[client.Object]kubecache.ByObject{&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}}}
-	options, err := f.ManagerOptions(kept, identityv1.AddToScheme)
+	options, err := program.ManagerOptions(kept, identityv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}

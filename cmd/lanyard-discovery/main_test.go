@@ -10,9 +10,9 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"io"
+	"log/slog"
 	"math/big"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
@@ -28,31 +28,31 @@ import (
 func TestCertificateIsReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	f := flags.Flags{ListenAddress: "127.0.0.1:0", CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
-	if _, _, err := listen(t.Context(), f); err == nil {
+	log := slog.New(slog.DiscardHandler)
+	if _, _, err := listen(t.Context(), f, http.NotFoundHandler(), log); err == nil {
 		t.Error("listens without the certificate")
 	}
 	writeCertificate(t, f, "first")
-	listener, certificate, err := listen(t.Context(), f)
+	server, certificate, err := listen(t.Context(), f, http.NotFoundHandler(), log)
 	must.Succeed(t, err)
-	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Minute}}
-	server.Start()
-	defer server.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() {
-		if err := certificate.Start(ctx); err != nil {
-			t.Error(err)
-		}
-	})
+	for _, start := range []func(context.Context) error{server.Start, certificate.Start} {
+		running.Go(func() {
+			if err := start(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	defer running.Wait()
 	defer stop()
 
-	if got := servedName(t, listener.Addr().String()); got != "first" {
+	if got := servedName(t, server.Listener.Addr().String()); got != "first" {
 		t.Fatalf("the certificate is of %q", got)
 	}
 	writeCertificate(t, f, "second")
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		got := servedName(t, listener.Addr().String())
+		got := servedName(t, server.Listener.Addr().String())
 		if got == "second" {
 			return
 		}

@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if done || err != nil {
 		return err
 	}
-	f.Log(os.Stderr)
+	log := f.Log(os.Stderr)
 	config, err := f.Config(flags.Name + "/" + program.Version(version))
 	if err != nil {
 		return err
@@ -77,8 +77,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	err = errors.Join(
 		metrics.Registry.Register(object.NewMetrics(ctx, objects)),
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("ping", healthz.Ping),
+		f.AddPorts(ctx, mgr, log, map[string]healthz.Checker{"ping": healthz.Ping}),
 	)
 	if err != nil {
 		return err
@@ -127,7 +126,7 @@ type part interface {
 }
 
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
-	options, err := f.ManagerOptions(memory(f),
+	options, err := program.ManagerOptions(memory(f),
 		corev1.AddToScheme, authenticationv1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
 		return nil, err

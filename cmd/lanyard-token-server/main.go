@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
+	"net/http"
 	"os"
 	"slices"
 	"time"
@@ -105,11 +105,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := certificate.Step(ctx); err != nil {
 		return err
 	}
-	var listening net.ListenConfig
-	listener, err := listening.Listen(ctx, "tcp", f.ListenAddress)
-	if err != nil {
-		return fmt.Errorf("--listen-address: %w", err)
-	}
 	counted := tokenserver.NewMetrics(log)
 	audit, err := tokenserver.OpenAudit(f.AuditLogPath, out)
 	if err != nil {
@@ -119,8 +114,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	serving.Listener, serving.Certificate, serving.Kubernetes, serving.Authorizer = listener, certificate, clientset, authorizer
-	serving.Preconditions, serving.Metrics, serving.Audit = preconditions, counted, audit
+	serving.Address, serving.Certificate, serving.Kubernetes, serving.Authorizer = f.ListenAddress, certificate, clientset, authorizer
+	serving.Preconditions, serving.Metrics, serving.Audit, serving.Log = preconditions, counted, audit, log
 	server, err := tokenserver.New(ctx, serving)
 	if err != nil {
 		return err
@@ -138,18 +133,19 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}),
 		add(server.Run),
 		every(tokenserver.CertificateInterval, certificate.Step),
-		mgr.AddHealthzCheck("ping", healthz.Ping),
-		// A replica is ready once it has checked the other programs' rights, whatever the
-		// result. After a failed check, the replica refuses each request.
-		mgr.AddReadyzCheck("rights", rights.Checked),
 	}
 	for _, p := range preconditions {
 		errs = append(errs, metrics.Registry.Register(p.Metric()), every(tokenserver.PreconditionInterval, p.Step))
 	}
+	// A replica is ready once it has checked the other programs' rights, whatever the result. After
+	// a failed check, the replica refuses each request.
+	ready := map[string]healthz.Checker{"rights": rights.Checked}
 	var names []client.ObjectKey
 	for _, r := range rings {
 		errs, names = append(errs, r.add(ctx, mgr, clientset)), append(names, r.key)
+		ready["keys-"+r.key.Name] = func(*http.Request) error { return r.signer.Fresh() }
 	}
+	errs = append(errs, f.AddPorts(ctx, mgr, log, ready))
 	if spiffeRing == nil {
 		// The flags name no trust domain. The SPIFFE KeyRing of a former trust domain may still
 		// have keys and authorities, which must be retired.
@@ -169,10 +165,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// newManager makes a manager. The manager has the program's caches, and the servers of metrics and
-// health.
+// newManager makes a manager, which has the program's caches.
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
-	options, err := f.ManagerOptions(map[client.Object]kubecache.ByObject{
+	options, err := program.ManagerOptions(map[client.Object]kubecache.ByObject{
 		&corev1.Namespace{}:   {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},
 		&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}},
 

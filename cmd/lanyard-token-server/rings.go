@@ -126,9 +126,6 @@ func (r *ring) add(ctx context.Context, mgr manager.Manager, clientset kubernete
 	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { r.signer.Run(ctx, toSigner); return nil })); err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("keys-"+r.key.Name, func(*http.Request) error { return r.signer.Fresh() }); err != nil {
-		return err
-	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		return sign.Lead(ctx, clientset.CoordinationV1(), r.key.Namespace, flags.Name+"-"+r.key.Name, replica(), func(ctx context.Context) {
 			r.rotator.Run(ctx, toRotator)

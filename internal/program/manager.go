@@ -16,15 +16,14 @@ import (
 
 // ManagerOptions returns the options of a program's manager. For a kind in kept, the manager caches
 // only the objects and fields that its entry selects. The given functions register the types in the
-// manager's scheme.
-func (f *Flags) ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds ...func(*runtime.Scheme) error) (manager.Options, error) {
+// manager's scheme. The manager opens no ports; see [Flags.AddPorts].
+func ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds ...func(*runtime.Scheme) error) (manager.Options, error) {
 	builder := runtime.NewSchemeBuilder(kinds...)
 	scheme := runtime.NewScheme()
 	return manager.Options{
-		Scheme:                 scheme,
-		Cache:                  kubecache.Options{ByObject: kept, DefaultTransform: kubecache.TransformStripManagedFields()},
-		Metrics:                metricsserver.Options{BindAddress: f.MetricsAddress},
-		HealthProbeBindAddress: f.HealthAddress,
+		Scheme:  scheme,
+		Cache:   kubecache.Options{ByObject: kept, DefaultTransform: kubecache.TransformStripManagedFields()},
+		Metrics: metricsserver.Options{BindAddress: "0"}, // AddPorts serves the metrics
 	}, builder.AddToScheme(scheme)
 }
 

@@ -5,10 +5,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -39,8 +39,8 @@ const (
 //   - the names that this certificate may have
 //   - the headers that name the caller
 type frontProxy struct {
-	known   *proxyCA
 	ca      *dynamiccertificates.ConfigMapCAController
+	roots   func() (options x509.VerifyOptions, known bool) // of ca
 	headers *headerrequest.RequestHeaderAuthRequestController
 }
 
@@ -67,8 +67,7 @@ func newFrontProxy(ctx context.Context, client kubernetes.Interface) (*frontProx
 	if err := headers.RunOnce(ctx); err != nil {
 		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", configNamespace, configName, err)
 	}
-	f := &frontProxy{ca: ca, known: &proxyCA{CAContentProvider: ca}, headers: headers}
-	ca.AddListener(f.known)
+	f := &frontProxy{ca: ca, roots: ca.VerifyOptions, headers: headers}
 	return f, f.check()
 }
 
@@ -95,31 +94,38 @@ func (f *frontProxy) start(ctx context.Context) error {
 	})
 }
 
-// proxyCA has the certificates of the front proxy's CA, from a ConfigMap of the API server. It
-// notifies its listeners when the certificates change. Unlike the library's own type, it accepts
-// new listeners while the ConfigMap is watched.
-type proxyCA struct {
-	dynamiccertificates.CAContentProvider
-
-	mu        sync.Mutex
-	listeners []dynamiccertificates.Listener
-}
-
-// AddListener implements [dynamiccertificates.Notifier].
-func (p *proxyCA) AddListener(listener dynamiccertificates.Listener) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.listeners = append(p.listeners, listener)
-}
-
-// Enqueue implements [dynamiccertificates.Listener]: it notifies the listeners of a change.
-func (p *proxyCA) Enqueue() {
-	p.mu.Lock()
-	listeners := slices.Clone(p.listeners)
-	p.mu.Unlock()
-	for _, listener := range listeners {
-		listener.Enqueue()
+// tls returns the configuration of TLS connections to the token server. A handshake succeeds only if
+// the client shows a certificate of the front proxy, and has its private key. So other clients can
+// send no request. The settings of the API server at that moment count.
+func (f *frontProxy) tls(serving *Certificate) *tls.Config {
+	protocols := []string{"h2", "http/1.1"}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			options, known := f.roots()
+			if !known || options.Roots == nil { // without roots, crypto/tls would accept every public CA
+				return nil, errors.New("the CA of the front proxy is not known")
+			}
+			return &tls.Config{
+				MinVersion: tls.VersionTLS12, NextProtos: protocols, GetCertificate: serving.GetCertificate,
+				ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: options.Roots,
+				VerifyConnection: func(state tls.ConnectionState) error {
+					if !f.allowed(&state) {
+						return errors.New("the client is not the front proxy: its name is not allowed")
+					}
+					return nil
+				},
+				SessionTicketsDisabled: true, // each handshake verifies the certificate
+			}, nil
+		},
 	}
+}
+
+// allowed reports whether the name in a client certificate is one of the front proxy's names. It does
+// not verify the certificate. If the API server lists no names, none is allowed.
+func (f *frontProxy) allowed(state *tls.ConnectionState) bool {
+	return state != nil && len(state.PeerCertificates) > 0 &&
+		slices.Contains(f.headers.AllowedClientNames(), state.PeerCertificates[0].Subject.CommonName)
 }
 
 // config returns the settings for the library that authenticates forwarded requests. In such a
@@ -127,7 +133,7 @@ func (p *proxyCA) Enqueue() {
 // then removes them.
 func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
 	return &authenticatorfactory.RequestHeaderConfig{
-		CAContentProvider:   f.known,
+		CAContentProvider:   f.ca,
 		UsernameHeaders:     headerrequest.StringSliceProviderFunc(f.headers.UsernameHeaders),
 		UIDHeaders:          headerrequest.StringSliceProviderFunc(f.headers.UIDHeaders),
 		GroupHeaders:        headerrequest.StringSliceProviderFunc(f.headers.GroupHeaders),
@@ -141,7 +147,7 @@ func (f *frontProxy) config() *authenticatorfactory.RequestHeaderConfig {
 // audit log see each token request.
 func (f *frontProxy) authenticator() authenticator.Request {
 	c := f.config()
-	verified := headerrequest.NewDynamicVerifyOptionsSecure(c.CAContentProvider.VerifyOptions, c.AllowedClientNames,
+	verified := headerrequest.NewDynamicVerifyOptionsSecure(f.roots, c.AllowedClientNames,
 		c.UsernameHeaders, c.UIDHeaders, c.GroupHeaders, c.ExtraHeaderPrefixes)
 	named := headerrequest.NewDynamic(c.UsernameHeaders, c.UIDHeaders, c.GroupHeaders, c.ExtraHeaderPrefixes)
 	var last lastProxy
@@ -150,14 +156,14 @@ func (f *frontProxy) authenticator() authenticator.Request {
 			return nil, false, err
 		}
 		names := f.headers.AllowedClientNames()
-		options, known := c.CAContentProvider.VerifyOptions()
+		options, known := f.roots()
 		if known && last.is(request.TLS, options.Roots, names) {
 			return named.AuthenticateRequest(request)
 		}
 		response, ok, err := verified.AuthenticateRequest(request)
 		// Compare the name here too: all names may have been withdrawn since f.check, and the
 		// library accepts every name if the list is empty.
-		if !ok || !slices.Contains(names, request.TLS.PeerCertificates[0].Subject.CommonName) {
+		if !ok || !f.allowed(request.TLS) {
 			return nil, false, err
 		}
 		if known {

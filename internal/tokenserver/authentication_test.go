@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/lanyard-dev/lanyard/internal/must"
@@ -24,23 +23,24 @@ import (
 func TestOnlyTheAPIServerCalls(t *testing.T) {
 	r := newRig(t, banana())
 	alice := http.Header{"X-Remote-User": {"alice"}, "X-Remote-Group": {"minters"}}
+	const refusesHandshake = 0
 	stranger := mustAuthority(t)
 	for name, c := range map[string]struct {
 		caller *caller
 		code   int
 	}{
 		"the API server":                      {r.minter(t), http.StatusCreated},
-		"no certificate":                      {r.call(t, r.proxies, "", alice), http.StatusUnauthorized},
-		"a certificate of another authority":  {r.call(t, stranger, frontName, alice), http.StatusUnauthorized},
-		"another name":                        {r.call(t, r.proxies, "kubelet", alice), http.StatusUnauthorized},
+		"no certificate":                      {r.call(t, r.proxies, "", alice), refusesHandshake},
+		"a certificate of another authority":  {r.call(t, stranger, frontName, alice), refusesHandshake},
+		"another name":                        {r.call(t, r.proxies, "kubelet", alice), refusesHandshake},
 		"the API server, naming nobody":       {r.call(t, r.proxies, frontName, http.Header{"X-Remote-Group": {"minters"}}), http.StatusUnauthorized},
-		"a bearer token":                      {r.call(t, r.proxies, "", http.Header{"Authorization": {"Bearer " + stubToken}}), http.StatusUnauthorized},
-		"a certificate of one's own":          {r.call(t, r.proxies, "alice", http.Header{}), http.StatusUnauthorized},
-		"nobody":                              {r.call(t, r.proxies, "", http.Header{}), http.StatusUnauthorized},
+		"a bearer token":                      {r.call(t, r.proxies, "", http.Header{"Authorization": {"Bearer " + stubToken}}), refusesHandshake},
+		"a certificate of one's own":          {r.call(t, r.proxies, "alice", http.Header{}), refusesHandshake},
+		"nobody":                              {r.call(t, r.proxies, "", http.Header{}), refusesHandshake},
 		"a caller without the right":          {r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {"bob"}}), http.StatusForbidden},
 		"a caller who would act as a minter":  {r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {"bob"}, "Impersonate-User": {"alice"}, "Impersonate-Group": {"minters"}}), http.StatusForbidden},
 		"anonymous, passed on":                {r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {"system:anonymous"}, "X-Remote-Group": {"system:unauthenticated"}}), http.StatusForbidden},
-		"a header that is another's username": {r.call(t, r.proxies, "", http.Header{"X-Remote-User": {"system:kube-aggregator"}, "X-Remote-Group": {"system:masters"}}), http.StatusUnauthorized},
+		"a header that is another's username": {r.call(t, r.proxies, "", http.Header{"X-Remote-User": {"system:kube-aggregator"}, "X-Remote-Group": {"system:masters"}}), refusesHandshake},
 	} {
 		if got := c.caller.mint(t, `{}`); got.code != c.code || strings.Contains(got.body, stubToken) != (c.code == http.StatusCreated) {
 			t.Errorf("%s: %d, %s; want %d", name, got.code, got.body, c.code)
@@ -102,20 +102,6 @@ func TestAllowedNamesAreRequired(t *testing.T) {
 	r.eventually(t, "another name counts", func() bool { return alice.mint(t, `{}`).code == http.StatusUnauthorized })
 }
 
-// changingCA changes the settings of the API server at each call of VerifyOptions, and so in the
-// middle of a request.
-type changingCA struct {
-	dynamiccertificates.CAContentProvider
-
-	change func()
-}
-
-// VerifyOptions implements [dynamiccertificates.CAContentProvider].
-func (c changingCA) VerifyOptions() (x509.VerifyOptions, bool) {
-	c.change()
-	return c.CAContentProvider.VerifyOptions()
-}
-
 // TestNamesAreWithdrawnMeanwhile empties the list of allowed client names while a request is
 // checked. The server must then refuse every client. The library that authenticates requests does
 // not: if the list is empty, it accepts every name.
@@ -126,7 +112,7 @@ func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
 	front, err := newFrontProxy(t.Context(), client)
 	must.Succeed(t, err)
 	must.Succeed(t, front.start(t.Context()))
-	front.known.CAContentProvider = changingCA{front.known.CAContentProvider, func() {
+	front.roots = func() (x509.VerifyOptions, bool) {
 		withdrawn := config.DeepCopy()
 		withdrawn.Data["requestheader-allowed-names"] = `[]`
 		if _, err := client.CoreV1().ConfigMaps(configNamespace).Update(t.Context(), withdrawn, metav1.UpdateOptions{}); err != nil {
@@ -135,7 +121,8 @@ func TestNamesAreWithdrawnMeanwhile(t *testing.T) {
 		if err := front.headers.RunOnce(t.Context()); err != nil {
 			t.Error(err)
 		}
-	}}
+		return front.ca.VerifyOptions()
+	}
 	leaf, err := x509.ParseCertificate(clientCert(t, proxies, "kubelet").Certificate[0])
 	must.Succeed(t, err)
 	request := (&http.Request{

@@ -3,7 +3,7 @@ package tokenserver
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
+	"crypto"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -49,7 +49,7 @@ func readBundle(t *testing.T, c *Certificate) []byte {
 // the bundle would refuse the certificate.
 func serving(t *testing.T, c *Certificate, bundle []byte) *x509.Certificate {
 	t.Helper()
-	pair, err := tls.X509KeyPair(c.CurrentCertKeyContent())
+	pair, err := c.GetCertificate(nil)
 	must.Succeed(t, err)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -202,7 +202,11 @@ func TestSecretIsTouched(t *testing.T) {
 		step(t, replica)
 		serving(t, replica, readBundle(t, replica))
 
-		leaf, leafKey := replica.CurrentCertKeyContent()
+		pair, err := replica.GetCertificate(nil)
+		must.Succeed(t, err)
+		leaf := encodeCert(pair.Certificate[0])
+		leafKey, err := encodeKey(pair.PrivateKey.(crypto.Signer))
+		must.Succeed(t, err)
 		for name, data := range map[string]map[string][]byte{
 			"nothing":                  nil,
 			"no PEM":                   {currentCert: []byte("x"), currentKey: []byte("y")},
@@ -232,8 +236,8 @@ func TestAPIServiceComesLater(t *testing.T) {
 	c := newClient(t)
 	replica := newCertificate(c)
 	step(t, replica)
-	if cert, key := replica.CurrentCertKeyContent(); len(cert) == 0 || len(key) == 0 {
-		t.Fatal("there is no certificate without an APIService")
+	if _, err := replica.GetCertificate(nil); err != nil {
+		t.Fatal("there is no certificate without an APIService:", err)
 	}
 	must.Succeed(t, c.Create(t.Context(), newService(t)))
 	step(t, replica)

@@ -3,16 +3,16 @@ package tokenserver
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -31,30 +31,21 @@ type Certificate struct {
 	// trusts.
 	Service *APIService
 
-	mu        sync.Mutex // guards what follows; never held during I/O
-	cert, key []byte
-	issuer    *x509.Certificate // the CA that signed cert
-	renewAt   time.Time
-	listeners []dynamiccertificates.Listener
+	mu      sync.Mutex        // guards what follows; never held during I/O
+	leaf    *tls.Certificate  // nil before the first Step
+	issuer  *x509.Certificate // the CA that signed leaf
+	renewAt time.Time
 }
 
-var _ dynamiccertificates.CertKeyContentProvider = (*Certificate)(nil)
-
-// Name implements [dynamiccertificates.CertKeyContentProvider].
-func (c *Certificate) Name() string { return "token-server" }
-
-// CurrentCertKeyContent implements [dynamiccertificates.CertKeyContentProvider].
-func (c *Certificate) CurrentCertKeyContent() (cert, key []byte) {
+// GetCertificate returns the current leaf. It is the function of that name of a [tls.Config]. It
+// fails before the first Step.
+func (c *Certificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.cert, c.key
-}
-
-// AddListener implements [dynamiccertificates.Notifier].
-func (c *Certificate) AddListener(listener dynamiccertificates.Listener) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.listeners = append(c.listeners, listener)
+	if c.leaf == nil {
+		return nil, errors.New("there is no serving certificate yet")
+	}
+	return c.leaf, nil
 }
 
 // Step creates what is missing and replaces what is due. This applies to the authorities, the
@@ -146,13 +137,13 @@ func (c *Certificate) renew(a authority, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.cert, c.key, c.issuer, c.renewAt = cert, key, a.cert, now.Add(leafLife/2)
-	listeners := slices.Clone(c.listeners)
-	c.mu.Unlock()
-	for _, listener := range listeners {
-		listener.Enqueue()
+	leaf, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leaf, c.issuer, c.renewAt = &leaf, a.cert, now.Add(leafLife/2)
 	return nil
 }
 

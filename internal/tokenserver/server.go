@@ -3,8 +3,9 @@ package tokenserver
 import (
 	"context"
 	"fmt"
-	"net"
+	"log/slog"
 	"net/http"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,27 +18,28 @@ import (
 	openapinamer "k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/util/compatibility"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/svid"
 	"github.com/lanyard-dev/lanyard/internal/issuer"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/port"
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/openapi"
 )
 
 // Config are the parts of a [Server]. Preconditions and Audit are optional. At least one of Issuer
 // and SVIDs is required. All other parts are required, unless their comment says otherwise.
 type Config struct {
-	// Listener is where the server accepts connections.
-	Listener net.Listener
+	// Address is where the server listens, such as ":8443". Only the API server's front proxy can
+	// connect.
+	Address string
 	// Certificate is the serving certificate of the server. The API server must trust it.
-	Certificate dynamiccertificates.CertKeyContentProvider
+	Certificate *Certificate
 	// Kubernetes reads the API server's settings for forwarded requests.
 	Kubernetes kubernetes.Interface
 	// Authorizer decides who may do what.
@@ -64,15 +66,18 @@ type Config struct {
 	// Audit gets an event of level Metadata for each token request. Default: none, so that only the
 	// API server has an audit log.
 	Audit audit.Backend
+	// Log gets failed handshakes, with the level debug.
+	Log *slog.Logger
 }
 
 // Server is the aggregated API server.
 type Server struct {
 	generic *server.GenericAPIServer
 	proxy   *frontProxy
+	api     *manager.Server
 }
 
-// New makes a server. It fails if the API server does not publish its settings for forwarded
+// New makes a server, and listens on its port. It fails if the API server does not publish its settings for forwarded
 // requests.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := checkSVIDKinds(c.SVIDKinds); err != nil {
@@ -87,10 +92,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	codecs := serializer.NewCodecFactory(scheme)
-	config, err := c.generic(proxy, scheme, codecs)
-	if err != nil {
-		return nil, err
-	}
+	config := c.generic(proxy, scheme, codecs)
 	generic, err := config.Complete(nil).New("lanyard-token-server", server.NewEmptyDelegate())
 	if err != nil {
 		return nil, fmt.Errorf("make the API server: %w", err)
@@ -100,7 +102,17 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := generic.InstallAPIGroup(&group); err != nil {
 		return nil, fmt.Errorf("make the API server: %w", err)
 	}
-	return &Server{generic: generic, proxy: proxy}, nil
+	api, err := port.Open(ctx, port.Config{
+		Name: "api", Flag: "--listen-address", Address: c.Address, Handler: generic.Handler, Log: c.Log,
+		TLS: proxy.tls(c.Certificate), Verified: true,
+		MaxHeaderBytes: 64 << 10, // users with many groups have long headers
+		// The library ends each request at its own deadline, and then answers.
+		WriteTimeout: config.RequestTimeout + 10*time.Second,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Server{generic: generic, proxy: proxy, api: api}, nil
 }
 
 // storage returns the storage of each resource that is served.
@@ -153,7 +165,20 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.proxy.start(ctx); err != nil {
 		return nil //nolint:nilerr // ctx has ended
 	}
-	return s.generic.PrepareRun().RunWithContext(ctx)
+	defer s.generic.Destroy()
+	if events := s.generic.AuditBackend; events != nil {
+		answered := make(chan struct{})
+		if err := events.Run(answered); err != nil {
+			return fmt.Errorf("start the audit log: %w", err)
+		}
+		defer events.Shutdown()
+		defer close(answered)
+	}
+	// The library would serve with bounds that cannot be set. So it only prepares its handlers.
+	if _, _, err := s.generic.PrepareRun().NonBlockingRunWithContext(ctx, 0); err != nil {
+		return err
+	}
+	return s.api.Start(ctx)
 }
 
 // newScheme returns a scheme with the kinds of the group. Requests are not converted: the API has
@@ -176,7 +201,7 @@ func newScheme(svids kinds.Table) (*runtime.Scheme, error) {
 }
 
 // generic configures the API server's library.
-func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs serializer.CodecFactory) (*server.Config, error) {
+func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs serializer.CodecFactory) *server.Config {
 	config := server.NewConfig(codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.EnableProfiling = false
@@ -192,20 +217,11 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 	config.OpenAPIV3Config = server.DefaultOpenAPIV3Config(openapi.Definitions, namer)
 	config.OpenAPIV3Config.Info.Title = "Lanyard"
 
-	serving := options.NewSecureServingOptions()
-	serving.Listener = c.Listener
-	serving.ServerCert.GeneratedCert = c.Certificate
-	serving.MinTLSVersion = "VersionTLS12"
-	if err := serving.ApplyTo(&config.SecureServing); err != nil {
-		return nil, fmt.Errorf("configure serving: %w", err)
-	}
+	config.ExternalAddress = "127.0.0.1:443" // required, but no answer has it: there is no index of legacy APIs
 	// The library requires a client with which a server calls itself. This server never does, so
 	// the client has no token. With a token, it would be a member of system:masters.
 	config.LoopbackClientConfig = &restclient.Config{}
 	config.Authentication.RequestHeaderConfig = proxy.config()
-	if err := config.Authentication.ApplyClientCert(proxy.known, config.SecureServing); err != nil {
-		return nil, fmt.Errorf("configure authentication: %w", err)
-	}
 	config.Authentication.Authenticator = proxy.authenticator()
 	config.Authorization.Authorizer = c.Authorizer
 	if c.Audit != nil {
@@ -218,5 +234,5 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 			}},
 		})
 	}
-	return config, nil
+	return config
 }

@@ -9,6 +9,7 @@ package server
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+	"github.com/lanyard-dev/lanyard/internal/port"
 )
 
 // Source opens artifacts by the path of their URL. *store.Store implements it.
@@ -72,21 +74,9 @@ func refuse(w http.ResponseWriter, status int) {
 	_, _ = io.WriteString(w, body) // net/http omits the body for HEAD
 }
 
-// NewHTTPServer returns a server for the handler. The caller starts the server and shuts it down.
-// The server has these limits for each client:
-//   - 5 s and 16 KiB for the header of a request
-//   - 10 s for a request
-//   - 5 min for an answer
-//   - 1 min for the pause between requests
-func NewHTTPServer(h http.Handler) *http.Server {
-	return &http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
-		WriteTimeout:      5 * time.Minute,
-		IdleTimeout:       time.Minute,
-		MaxHeaderBytes:    16 << 10,
-		// Without this setting, net/http would answer "OPTIONS *" itself.
-		DisableGeneralOptionsHandler: true,
+// Port returns the configuration of the port that serves artifacts. An answer may take 5 min.
+func Port(address string, h http.Handler, log *slog.Logger) port.Config {
+	return port.Config{
+		Name: "artifacts", Flag: "--artifact-listen-address", Address: address, Handler: h, Log: log, WriteTimeout: 5 * time.Minute,
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,12 +16,23 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
 	"github.com/lanyard-dev/lanyard/internal/artifact/server"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/port"
 )
 
 const content = "the artifact of tenant A"
+
+// open opens the port of a controller that serves artifacts.
+func open(t *testing.T, h http.Handler) *manager.Server {
+	t.Helper()
+	opened, err := port.Open(t.Context(), server.Port("127.0.0.1:0", h, slog.New(slog.DiscardHandler)))
+	must.Succeed(t, err)
+	return opened
+}
 
 // start serves a store with one artifact of tenant A and one of tenant B. It returns the paths of
 // their URLs.
@@ -39,7 +51,9 @@ func start(t *testing.T) (base *httptest.Server, a, b string) {
 	}
 	a, b = place("tenant-a", content), place("tenant-b", "the artifact of tenant B")
 	base = httptest.NewUnstartedServer(nil)
-	base.Config = server.NewHTTPServer(server.New(s))
+	opened := open(t, server.New(s))
+	must.Succeed(t, base.Listener.Close())
+	base.Listener, base.Config = opened.Listener, opened.Server
 	base.Start()
 	t.Cleanup(base.Close)
 	return base, a, b
@@ -193,20 +207,6 @@ func TestFailingSource(t *testing.T) {
 	server.New(failing{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/x", nil))
 	if w.Code != http.StatusServiceUnavailable || strings.Contains(w.Body.String(), "store") {
 		t.Errorf("%d %q", w.Code, w.Body)
-	}
-}
-
-// TestServerIsBounded checks that the server has timeouts and a limit for headers: without them,
-// idle connections could block the server.
-func TestServerIsBounded(t *testing.T) {
-	s := server.NewHTTPServer(server.New(failing{}))
-	for name, d := range map[string]time.Duration{"header": s.ReadHeaderTimeout, "read": s.ReadTimeout, "write": s.WriteTimeout, "idle": s.IdleTimeout} {
-		if d <= 0 || d > 10*time.Minute {
-			t.Errorf("%s timeout %v", name, d)
-		}
-	}
-	if s.MaxHeaderBytes <= 0 {
-		t.Error("headers are not bounded")
 	}
 }
 

@@ -1,0 +1,373 @@
+package port_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/port"
+)
+
+// start opens a port and serves until the test ends.
+func start(t *testing.T, c port.Config) (server *manager.Server, address string) {
+	t.Helper()
+	c.Name, c.Flag, c.Address, c.Log = "test", "--test-address", "127.0.0.1:0", slog.New(slog.DiscardHandler)
+	if c.Handler == nil {
+		c.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "answer") })
+	}
+	server, err := port.Open(t.Context(), c)
+	must.Succeed(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		must.Succeed(t, <-done)
+	})
+	return server, server.Listener.Addr().String()
+}
+
+// dial opens a connection and sends a text.
+func dial(t *testing.T, address, text string) net.Conn {
+	t.Helper()
+	var dialer net.Dialer
+	c, err := dialer.DialContext(t.Context(), "tcp", address)
+	must.Succeed(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	_, err = io.WriteString(c, text)
+	must.Succeed(t, err)
+	return c
+}
+
+// flood opens n connections. Each sends the text.
+func flood(t *testing.T, n int, address, text string) []net.Conn {
+	t.Helper()
+	connections := make([]net.Conn, n)
+	for i := range connections {
+		connections[i] = dial(t, address, text)
+	}
+	return connections
+}
+
+// open counts the connections that the server has not closed.
+func open(t *testing.T, connections []net.Conn) int {
+	t.Helper()
+	n := 0
+	for _, c := range connections {
+		if !closed(c, time.Millisecond) {
+			n++
+		}
+	}
+	return n
+}
+
+// closed reports whether the server closes a connection within the given time.
+func closed(c net.Conn, within time.Duration) bool {
+	_ = c.SetReadDeadline(time.Now().Add(within))
+	_, err := c.Read(make([]byte, 1))
+	timeout, ok := err.(net.Error)
+	return err != nil && (!ok || !timeout.Timeout())
+}
+
+// ask sends a request over a connection and reads the whole answer.
+func ask(t *testing.T, c net.Conn) (status int, err error) {
+	t.Helper()
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"); err != nil {
+		return 0, err
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	_, err = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode, err
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after 30 s", what)
+		}
+	}
+}
+
+// TestFlood opens three times as many connections as a port may have. The number of open
+// connections and of goroutines stays bounded, and honest requests are answered.
+func TestFlood(t *testing.T) {
+	for name, text := range map[string]string{"nothing": "", "an unfinished header": "GET / HTTP/1.1\r\nA: " + strings.Repeat("a", 4000)} {
+		t.Run(name, func(t *testing.T) {
+			_, address := start(t, port.Config{})
+			before := runtime.NumGoroutine()
+			connections := flood(t, 3*port.MaxConnections, address, text)
+			if status, err := ask(t, dial(t, address, "")); status != http.StatusOK || err != nil {
+				t.Errorf("an honest request gets %d, %v", status, err)
+			}
+			eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine()-before <= port.MaxConnections+10 })
+			if n := open(t, connections); n > port.MaxConnections {
+				t.Errorf("%d connections are open, want at most %d", n, port.MaxConnections)
+			}
+			if n := open(t, connections[:port.MaxConnections]); n > 0 {
+				t.Errorf("%d of the oldest connections are open, want 0", n)
+			}
+		})
+	}
+}
+
+// TestLongestIdleIsReplaced opens one connection more than a port may have. The connection is closed
+// whose last request ended first. Connections with a request stay.
+func TestLongestIdleIsReplaced(t *testing.T) {
+	end, started := make(chan struct{}), make(chan struct{})
+	_, address := start(t, port.Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/wait" {
+			close(started)
+			<-end
+		}
+		_, _ = io.WriteString(w, "answer")
+	})})
+	running := dial(t, address, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-started
+	connections := flood(t, port.MaxConnections-1, address, "")
+	for _, c := range connections[:2] { // the first two were used last
+		if status, err := ask(t, c); status != http.StatusOK || err != nil {
+			t.Fatal(status, err)
+		}
+	}
+	dial(t, address, "")
+	eventually(t, "the third connection is closed", func() bool { return closed(connections[2], time.Millisecond) })
+	if n := open(t, connections); n != len(connections)-1 {
+		t.Errorf("%d connections are open, want all but one of %d", n, len(connections))
+	}
+	close(end)
+	if answer, err := http.ReadResponse(bufio.NewReader(running), nil); err != nil || answer.StatusCode != http.StatusOK {
+		t.Error("the request under way has no answer:", err)
+	}
+}
+
+// TestActiveAreReplacedLast fills a port with clients that send a request and read no answer. A new
+// client still gets its answer, and so does a client that reads its answer meanwhile.
+func TestActiveAreReplacedLast(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "artifact")
+	must.Succeed(t, os.WriteFile(file, make([]byte, 32<<20), 0o600))
+	_, address := start(t, port.Config{WriteTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, file)
+	})})
+	flood(t, port.MaxConnections-1, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	honest := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	answer, err := http.ReadResponse(bufio.NewReader(honest), nil)
+	must.Succeed(t, err)
+	for range 31 { // read a part while others connect, several times
+		if _, err := io.CopyN(io.Discard, answer.Body, 1<<20); err != nil {
+			t.Fatal("a client that reads is replaced:", err)
+		}
+		flood(t, 10, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	}
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		t.Error("a client that reads is replaced:", err)
+	}
+	if status, err := ask(t, dial(t, address, "")); status != http.StatusOK || err != nil {
+		t.Errorf("a new client gets %d, %v", status, err)
+	}
+}
+
+// TestTimes checks that unfinished headers, unfinished handshakes and idle connections end.
+func TestTimes(t *testing.T) {
+	_, plain := start(t, port.Config{})
+	_, secure := start(t, port.Config{TLS: newPKI(t).server(tls.NoClientCert)})
+	used := dial(t, plain, "")
+	if status, err := ask(t, used); status != http.StatusOK || err != nil {
+		t.Fatal(status, err)
+	}
+	var waiting sync.WaitGroup
+	for what, c := range map[string]struct {
+		connection net.Conn
+		bound      time.Duration
+	}{
+		"no byte":                 {dial(t, plain, ""), port.HeaderTimeout},
+		"an unfinished header":    {dial(t, plain, "GET / HTTP/1.1\r\nA: "), port.HeaderTimeout},
+		"no handshake":            {dial(t, secure, ""), port.HeaderTimeout},
+		"an unfinished handshake": {dial(t, secure, "\x16\x03\x01\x40\x00\x01\x00\xff\xff"), port.HeaderTimeout},
+		"no further request":      {used, port.IdleTimeout},
+	} {
+		waiting.Go(func() {
+			before := time.Now()
+			if _, _ = io.Copy(io.Discard, readOnly(c.connection)); time.Since(before) > c.bound+5*time.Second {
+				t.Errorf("%s: closed after %s, want %s", what, time.Since(before), c.bound)
+			}
+		})
+	}
+	waiting.Wait()
+}
+
+// readOnly returns a connection's reader with a deadline of a minute.
+func readOnly(c net.Conn) io.Reader {
+	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+	return c
+}
+
+// TestSize checks that headers and messages of handshakes are bounded.
+func TestSize(t *testing.T) {
+	_, plain := start(t, port.Config{})
+	long := dial(t, plain, "GET / HTTP/1.1\r\nHost: a\r\nA: "+strings.Repeat("a", 24<<10)+"\r\n\r\n")
+	if answer, err := http.ReadResponse(bufio.NewReader(long), nil); err != nil || answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("a header of 24 KiB: %v, %v", answer, err)
+	}
+	// A ClientHello of 64 KiB, in records of 16 KiB. Its last record is missing.
+	_, secure := start(t, port.Config{TLS: newPKI(t).server(tls.NoClientCert)})
+	record := "\x16\x03\x01\x40\x00"
+	hello := record + "\x01\x00\xff\xff" + strings.Repeat("a", 16<<10-4)
+	for range 2 {
+		hello += record + strings.Repeat("a", 16<<10)
+	}
+	c := dial(t, secure, hello)
+	if !closed(c, port.HeaderTimeout/2) {
+		t.Error("a handshake of 48 KiB is not refused")
+	}
+}
+
+// TestVerifiedConnectionsStay floods a port that verifies client certificates. A verified connection
+// is not closed, over HTTP/1.1 and HTTP/2, and a new verified client still gets in.
+func TestVerifiedConnectionsStay(t *testing.T) {
+	for name, protocols := range map[string][]string{"HTTP/1.1": {"http/1.1"}, "HTTP/2": {"h2"}} {
+		t.Run(name, func(t *testing.T) {
+			pki := newPKI(t)
+			config := pki.server(tls.RequireAndVerifyClientCert)
+			config.NextProtos = protocols
+			var mu sync.Mutex
+			seen := map[string]bool{}
+			_, address := start(t, port.Config{TLS: config, Verified: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen[r.RemoteAddr] = true
+				_, _ = io.WriteString(w, r.Proto)
+			})})
+			known, second := pki.client(t, protocols, true), pki.client(t, protocols, true)
+			get := func(c *http.Client) {
+				t.Helper()
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address, nil)
+				must.Succeed(t, err)
+				answer, err := c.Do(request)
+				must.Succeed(t, err)
+				defer answer.Body.Close()
+				if body, err := io.ReadAll(answer.Body); err != nil || !strings.HasPrefix(string(body), name) {
+					t.Errorf("%q, %v; want %s", body, err, name)
+				}
+			}
+			get(known)
+			for range 3 {
+				flood(t, port.MaxConnections, address, "")
+				get(known)
+			}
+			// A client with a certificate whose key it has not is a stranger too.
+			thief := pki.client(t, protocols, true)
+			transport := thief.Transport.(*http.Transport)
+			stolen := transport.TLSClientConfig.Certificates[0]
+			stolen.PrivateKey = newKey(t)
+			transport.TLSClientConfig.Certificates = []tls.Certificate{stolen}
+			for _, stranger := range []*http.Client{thief, pki.client(t, protocols, false)} {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address, nil)
+				must.Succeed(t, err)
+				if answer, err := stranger.Do(request); err == nil {
+					t.Errorf("a stranger gets %s", answer.Status)
+					_ = answer.Body.Close()
+				}
+			}
+			mu.Lock()
+			if len(seen) != 1 {
+				t.Errorf("the client used %d connections, want 1: %v", len(seen), seen)
+			}
+			mu.Unlock()
+			get(second)
+		})
+	}
+}
+
+// TestErrorsNameTheFlag checks that a port that is taken gives an error with the flag.
+func TestErrorsNameTheFlag(t *testing.T) {
+	_, address := start(t, port.Config{})
+	_, err := port.Open(t.Context(), port.Config{Flag: "--metrics-address", Address: address})
+	if err == nil || !strings.Contains(err.Error(), "--metrics-address") {
+		t.Error(err)
+	}
+}
+
+// pki is a CA with the certificates that it has signed.
+type pki struct {
+	roots          *x509.CertPool
+	serving, known tls.Certificate
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must.Succeed(t, err)
+	return key
+}
+
+func newPKI(t *testing.T) *pki {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "CA"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must.Succeed(t, err)
+	ca, err := x509.ParseCertificate(der)
+	must.Succeed(t, err)
+	p := &pki{roots: x509.NewCertPool()}
+	p.roots.AddCert(ca)
+	for _, into := range []*tls.Certificate{&p.serving, &p.known} {
+		leaf := newKey(t)
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "leaf"}, DNSNames: []string{"localhost"},
+			NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, ca, leaf.Public(), key)
+		must.Succeed(t, err)
+		*into = tls.Certificate{Certificate: [][]byte{der}, PrivateKey: leaf}
+	}
+	return p
+}
+
+// server returns the configuration of a server.
+func (p *pki) server(clients tls.ClientAuthType) *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{p.serving}, ClientAuth: clients, ClientCAs: p.roots}
+}
+
+// client returns a client with connections of its own. It has a certificate if it is known.
+func (p *pki) client(t *testing.T, protocols []string, known bool) *http.Client {
+	t.Helper()
+	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.roots, ServerName: "localhost", NextProtos: protocols}
+	if known {
+		config.Certificates = []tls.Certificate{p.known}
+	}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: slices.Contains(protocols, "h2")}
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}

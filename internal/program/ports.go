@@ -1,0 +1,100 @@
+package program
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/lanyard-dev/lanyard/internal/port"
+)
+
+const (
+	// smallHeader is the largest header of requests for metrics and health, in bytes.
+	smallHeader = 4 << 10
+	// maxScrapes is the number of requests for metrics that are answered at once. Others get 503.
+	maxScrapes = 8
+	// profileTimeout is the longest time of a profile.
+	profileTimeout = 5 * time.Minute
+)
+
+// AddPorts adds the ports of metrics and health to the manager. The path /healthz answers while the
+// process runs, and /readyz while all the given checks succeed.
+func (f *Flags) AddPorts(ctx context.Context, mgr manager.Manager, log *slog.Logger, ready map[string]healthz.Checker) error {
+	err := addPort(ctx, mgr, port.Config{
+		Name: "metrics", Flag: "--metrics-address", Address: f.MetricsAddress, Log: log,
+		Handler: metricsHandler(), MaxHeaderBytes: smallHeader,
+	})
+	if err != nil {
+		return err
+	}
+	return addPort(ctx, mgr, port.Config{
+		Name: "health", Flag: "--health-address", Address: f.HealthAddress, Log: log,
+		Handler: healthHandler(ready), MaxHeaderBytes: smallHeader,
+	})
+}
+
+// AddProfilePort adds the port that serves the Go runtime's profiles to the manager. An empty
+// address adds no port.
+func AddProfilePort(ctx context.Context, mgr manager.Manager, address string, log *slog.Logger) error {
+	if address == "" {
+		return nil
+	}
+	return addPort(ctx, mgr, port.Config{
+		Name: "profiles", Flag: "--pprof-address", Address: address, Log: log,
+		Handler: profileHandler(), MaxHeaderBytes: smallHeader, WriteTimeout: profileTimeout,
+	})
+}
+
+// addPort opens the port and adds it to the manager. The address "0" adds no port.
+func addPort(ctx context.Context, mgr manager.Manager, c port.Config) error {
+	if c.Address == "0" {
+		return nil
+	}
+	server, err := port.Open(ctx, c)
+	if err != nil {
+		return err
+	}
+	return mgr.Add(server)
+}
+
+// metricsHandler answers with all metrics of the process.
+func metricsHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{
+		ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: maxScrapes,
+	}))
+	return mux
+}
+
+// healthHandler answers to the probes of a kubelet.
+func healthHandler(ready map[string]healthz.Checker) http.Handler {
+	mux := http.NewServeMux()
+	for path, checks := range map[string]map[string]healthz.Checker{
+		"/healthz": {"ping": healthz.Ping},
+		"/readyz":  maps.Clone(ready),
+	} {
+		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
+		mux.Handle(path, handler)
+		mux.Handle(path+"/", handler) // one check by its name
+	}
+	return mux
+}
+
+// profileHandler answers with the profiles that [pprof.Index] lists.
+func profileHandler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
