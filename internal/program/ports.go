@@ -25,36 +25,41 @@ const (
 	profileTimeout = 5 * time.Minute
 )
 
-// AddPorts adds the ports of metrics and health to the manager. The path /healthz answers while the
+// Adder is the part of a [manager.Manager] to which ports are added.
+type Adder interface {
+	Add(server manager.Runnable) error
+}
+
+// AddPorts adds the ports of metrics and health to a manager. The path /healthz answers while the
 // process runs, and /readyz while all the given checks succeed.
-func (f *Flags) AddPorts(ctx context.Context, mgr manager.Manager, log *slog.Logger, ready map[string]healthz.Checker) error {
-	err := addPort(ctx, mgr, port.Config{
+func (f *Flags) AddPorts(ctx context.Context, to Adder, log *slog.Logger, ready map[string]healthz.Checker) error {
+	err := addPort(ctx, to, port.Config{
 		Name: "metrics", Flag: "--metrics-address", Address: f.MetricsAddress, Log: log,
 		Handler: metricsHandler(), MaxHeaderBytes: smallHeader,
 	})
 	if err != nil {
 		return err
 	}
-	return addPort(ctx, mgr, port.Config{
+	return addPort(ctx, to, port.Config{
 		Name: "health", Flag: "--health-address", Address: f.HealthAddress, Log: log,
 		Handler: healthHandler(ready), MaxHeaderBytes: smallHeader,
 	})
 }
 
-// AddProfilePort adds the port that serves the Go runtime's profiles to the manager. An empty
+// AddProfilePort adds the port that serves the Go runtime's profiles to a manager. An empty
 // address adds no port.
-func AddProfilePort(ctx context.Context, mgr manager.Manager, address string, log *slog.Logger) error {
+func AddProfilePort(ctx context.Context, to Adder, address string, log *slog.Logger) error {
 	if address == "" {
 		return nil
 	}
-	return addPort(ctx, mgr, port.Config{
+	return addPort(ctx, to, port.Config{
 		Name: "profiles", Flag: "--pprof-address", Address: address, Log: log,
 		Handler: profileHandler(), MaxHeaderBytes: smallHeader, WriteTimeout: profileTimeout,
 	})
 }
 
-// addPort opens the port and adds it to the manager. The address "0" adds no port.
-func addPort(ctx context.Context, mgr manager.Manager, c port.Config) error {
+// addPort opens the port and adds it to a manager. The address "0" adds no port.
+func addPort(ctx context.Context, to Adder, c port.Config) error {
 	if c.Address == "0" {
 		return nil
 	}
@@ -62,7 +67,7 @@ func addPort(ctx context.Context, mgr manager.Manager, c port.Config) error {
 	if err != nil {
 		return err
 	}
-	return mgr.Add(server)
+	return to.Add(server)
 }
 
 // metricsHandler answers with all metrics of the process.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -16,6 +19,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 
 	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/port"
 )
 
 // TestOnlyTheAPIServerCalls checks that a caller gets a token only through the API server. The API
@@ -49,6 +53,78 @@ func TestOnlyTheAPIServerCalls(t *testing.T) {
 	if len(r.signer.claims) != 1 {
 		t.Errorf("%d tokens are made, want 1", len(r.signer.claims))
 	}
+}
+
+// TestFloodOfStrangers opens more connections than the port may have. The clients have no certificate.
+// The API server's connection stays, and the strangers' headers are not read.
+func TestFloodOfStrangers(t *testing.T) {
+	r := newRig(t, banana())
+	alice := r.minter(t)
+	trace := func() (reused bool) {
+		hooks := &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) { reused = got.Reused }}
+		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), hooks), http.MethodGet, "https://"+r.address+"/apis", nil)
+		must.Succeed(t, err)
+		request.Header = alice.header.Clone()
+		response, err := alice.http.Do(request)
+		must.Succeed(t, err)
+		_, err = io.Copy(io.Discard, response.Body)
+		must.Succeed(t, err)
+		must.Succeed(t, response.Body.Close())
+		return reused
+	}
+	trace()
+	var dialer net.Dialer
+	for i := range 2 * port.MaxConnections {
+		stranger, err := dialer.DialContext(t.Context(), "tcp", r.address)
+		must.Succeed(t, err)
+		defer stranger.Close()
+		if i%100 == 0 && !trace() {
+			t.Fatal("strangers have closed the connection of the API server")
+		}
+	}
+	fresh := r.minter(t)
+	fresh.mint(t, `{}`).request(t)
+
+	// A client without the certificate gets an alert, and no answer to its header.
+	stranger, err := tls.Dial("tcp", r.address, &tls.Config{RootCAs: r.roots, ServerName: serverHost, MinVersion: tls.VersionTLS12})
+	must.Succeed(t, err)
+	defer stranger.Close()
+	_, _ = io.WriteString(stranger, "GET /apis HTTP/1.1\r\nHost: a\r\n\r\n")
+	if n, err := stranger.Read(make([]byte, 1)); n > 0 || err == nil || !strings.Contains(err.Error(), "certificate required") {
+		t.Errorf("a client without certificate reads %d bytes, %v", n, err)
+	}
+}
+
+// TestHandshake is the truth table of the certificates with which a TLS handshake succeeds.
+func TestHandshake(t *testing.T) {
+	r := newRig(t)
+	other := mustAuthority(t)
+	for _, c := range []struct {
+		what    string
+		by      authority
+		name    string
+		version uint16
+		ok      bool
+	}{
+		{"the front proxy", r.proxies, frontName, tls.VersionTLS13, true},
+		{"the front proxy, TLS 1.2", r.proxies, frontName, tls.VersionTLS12, true},
+		{"no certificate", r.proxies, "", tls.VersionTLS13, false},
+		{"no certificate, TLS 1.2", r.proxies, "", tls.VersionTLS12, false},
+		{"another name", r.proxies, "kubelet", tls.VersionTLS13, false},
+		{"another name, TLS 1.2", r.proxies, "kubelet", tls.VersionTLS12, false},
+		{"another CA", other, frontName, tls.VersionTLS13, false},
+		{"another CA, TLS 1.2", other, frontName, tls.VersionTLS12, false},
+	} {
+		client := r.call(t, c.by, c.name, http.Header{})
+		client.http.Transport.(*http.Transport).TLSClientConfig.MaxVersion = c.version
+		if got := client.do(t, http.MethodGet, "/apis", "").code; (got == http.StatusUnauthorized) != c.ok || !c.ok && got != 0 {
+			t.Errorf("%s: the answer is %d; the handshake should succeed: %v", c.what, got, c.ok)
+		}
+	}
+	r.publish(t, func(c *corev1.ConfigMap) { c.Data["requestheader-allowed-names"] = `[]` })
+	r.eventually(t, "no name is allowed", func() bool {
+		return r.call(t, r.proxies, frontName, http.Header{}).do(t, http.MethodGet, "/apis", "").code == 0
+	})
 }
 
 // TestNoLoopbackClient checks that the server has no loopback client. By default, a server has a

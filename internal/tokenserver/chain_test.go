@@ -42,8 +42,8 @@ func TestChain(t *testing.T) {
 	if got.header.Get("Audit-Id") == "" {
 		t.Error("the answer does not name its audit event")
 	}
-	if got := r.call(t, r.proxies, "", http.Header{}).mint(t, `{}`); got.code != http.StatusUnauthorized || !strings.Contains(r.audit.String(), `"code":401`) {
-		t.Errorf("a stranger gets %d, and the audit log is:\n%s", got.code, r.audit)
+	if got := r.call(t, r.proxies, frontName, http.Header{}).mint(t, `{}`); got.code != http.StatusUnauthorized || !strings.Contains(r.audit.String(), `"code":401`) {
+		t.Errorf("a request that names no caller gets %d, and the audit log is:\n%s", got.code, r.audit)
 	}
 	if got := r.minter(t).do(t, http.MethodPost, tokenPath("banana")+"?timeout=soon", mintBody); got.code != http.StatusBadRequest {
 		t.Errorf("a timeout that is no duration: %d", got.code)

@@ -14,7 +14,6 @@ import (
 	"path"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
