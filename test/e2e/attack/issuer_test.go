@@ -318,8 +318,8 @@ func forgeHeaders(tn *tenant) {
 	names := http.Header{"X-Remote-User": {"system:admin"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Extra-Scopes": {"all"}, "X-Remote-Uid": {"0"}}
 	for who, certificate := range map[string]*tls.Certificate{"nobody": nil, "an authority of its own": selfSigned(t)} {
 		tn.tried++
-		if status, answer := callTokenServer(t, certificate, names); status != http.StatusUnauthorized {
-			t.Errorf("forged headers with a certificate of %s: HTTP %d %s", who, status, answer)
+		if err := callTokenServer(t, certificate, names); err == nil || !strings.Contains(err.Error(), "remote error: tls: ") {
+			t.Errorf("forged headers with a certificate of %s: %v; want a refused handshake", who, err)
 		}
 	}
 	tn.identity(stsAudience)
@@ -474,8 +474,9 @@ func assumeRole(t *testing.T, role, token string) int {
 	return res.StatusCode
 }
 
-// callTokenServer requests a token of the victim's identity at the token server's own port.
-func callTokenServer(t *testing.T, certificate *tls.Certificate, header http.Header) (status int, answer string) {
+// callTokenServer requests a token of the victim's identity at the token server's own port. The
+// result is nil if the server answers.
+func callTokenServer(t *testing.T, certificate *tls.Certificate, header http.Header) error {
 	t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true} // an attacker needs no verification
 	if certificate != nil {
@@ -489,11 +490,10 @@ func callTokenServer(t *testing.T, certificate *tls.Certificate, header http.Hea
 	req.Header = header.Clone()
 	req.Header.Set("Content-Type", "application/json")
 	res, err := c.Do(req)
-	must(t, "call the token server", err)
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	must(t, "read an answer", err)
-	return res.StatusCode, string(text)
+	if err != nil {
+		return err
+	}
+	return res.Body.Close()
 }
 
 // selfSigned returns a self-signed client certificate with the common name of the API server's

@@ -20,6 +20,7 @@ var (
 	world       *local.Cluster
 	controller  *local.Program
 	tokenServer *local.Program
+	programs    []*local.Program // all programs of the chart
 	// objects is the administrator's client. Its scheme has Lanyard's kinds.
 	objects client.WithWatch
 	// begin is the sequence number of the last call in the cloud's journal before the first attack.
@@ -90,11 +91,12 @@ func work(ctx context.Context, cluster *local.Cluster) (err error) {
 	if err := world.InstallChart(ctx, local.WithIssuer(manifests.Namespaces(), values)); err != nil {
 		return err
 	}
-	var programs []local.ProgramOptions
+	var start []local.ProgramOptions
 	for _, w := range world.Workloads() {
-		programs = append(programs, local.ProgramOptions{Workload: w.Name, Binary: binary(w.Program)})
+		start = append(start, local.ProgramOptions{Workload: w.Name, Binary: binary(w.Program)})
 	}
-	err = world.StartPrograms(ctx, programs, func(p *local.Program) {
+	err = world.StartPrograms(ctx, start, func(p *local.Program) {
+		programs = append(programs, p)
 		switch p.Workload {
 		case controllerAccount:
 			controller = p
