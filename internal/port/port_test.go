@@ -106,12 +106,14 @@ func ask(t *testing.T, c net.Conn) (status int, err error) {
 	return answer.StatusCode, err
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
+// soon waits until a condition holds. It waits less than port.HeaderTimeout, after which connections
+// end anyway.
+func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+	const wait = port.HeaderTimeout * 4 / 5
+	for deadline := time.Now().Add(wait); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after 30 s", what)
+			t.Fatalf("%s: not after %s", what, wait)
 		}
 	}
 }
@@ -127,7 +129,7 @@ func TestFlood(t *testing.T) {
 			if status, err := ask(t, dial(t, address, "")); status != http.StatusOK || err != nil {
 				t.Errorf("an honest request gets %d, %v", status, err)
 			}
-			eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine()-before <= port.MaxConnections+10 })
+			soon(t, "goroutines end", func() bool { return runtime.NumGoroutine()-before <= port.MaxConnections+10 })
 			if n := open(t, connections); n > port.MaxConnections {
 				t.Errorf("%d connections are open, want at most %d", n, port.MaxConnections)
 			}
@@ -158,7 +160,7 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 		}
 	}
 	dial(t, address, "")
-	eventually(t, "the third connection is closed", func() bool { return closed(connections[2], time.Millisecond) })
+	soon(t, "the third connection is closed", func() bool { return closed(connections[2], time.Millisecond) })
 	if n := open(t, connections); n != len(connections)-1 {
 		t.Errorf("%d connections are open, want all but one of %d", n, len(connections))
 	}
@@ -169,7 +171,7 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 }
 
 // TestActiveAreReplacedLast fills a port with clients that send a request and read no answer. A new
-// client still gets its answer, and so does a client that reads its answer meanwhile.
+// client still gets its answer, and so does a client that reads while more than port.MaxConnections others come.
 func TestActiveAreReplacedLast(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "artifact")
 	must.Succeed(t, os.WriteFile(file, make([]byte, 32<<20), 0o600))
@@ -180,11 +182,11 @@ func TestActiveAreReplacedLast(t *testing.T) {
 	honest := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	answer, err := http.ReadResponse(bufio.NewReader(honest), nil)
 	must.Succeed(t, err)
-	for range 31 { // read a part while others connect, several times
+	for range 30 { // read a part while others connect, several times
 		if _, err := io.CopyN(io.Discard, answer.Body, 1<<20); err != nil {
 			t.Fatal("a client that reads is replaced:", err)
 		}
-		flood(t, 10, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		flood(t, 2*port.MaxConnections/30, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	}
 	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 		t.Error("a client that reads is replaced:", err)
@@ -279,7 +281,8 @@ func TestVerifiedConnectionsStay(t *testing.T) {
 			}
 			get(known)
 			for range 3 {
-				flood(t, port.MaxConnections, address, "")
+				strangers := flood(t, 2*port.MaxConnections, address, "")
+				soon(t, "the port is full", func() bool { return closed(strangers[port.MaxConnections-1], time.Millisecond) })
 				get(known)
 			}
 			// A client with a certificate whose key it has not is a stranger too.
