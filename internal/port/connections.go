@@ -51,18 +51,19 @@ type class struct {
 	active list.List
 }
 
-// replaced returns the connection that a new one replaces, or nil if the class is not full.
-// Connections without a request come first.
+// replaced returns the connection that a new one replaces, or nil if the class is not full. It is
+// the one without a request that is idle longest. But a quarter of the places is kept for
+// connections without a request. So if clients fill the rest with requests whose answers they do not
+// read, new clients still have time to send a request.
 func (s *class) replaced() *conn {
 	if s.idle.Len()+s.active.Len() < s.max {
 		return nil
 	}
-	for _, l := range []*list.List{&s.idle, &s.active} {
-		if oldest := l.Front(); oldest != nil {
-			return oldest.Value.(*conn)
-		}
+	oldest := s.idle.Front()
+	if s.idle.Len() <= s.max/4 && s.active.Len() > 0 {
+		oldest = s.active.Front()
 	}
-	return nil
+	return oldest.Value.(*conn)
 }
 
 // Accept implements [net.Listener].

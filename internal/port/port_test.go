@@ -174,7 +174,8 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 // client still gets its answer, and so does a client that reads while more than port.MaxConnections others come.
 func TestActiveAreReplacedLast(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "artifact")
-	must.Succeed(t, os.WriteFile(file, make([]byte, 32<<20), 0o600))
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
+	must.Succeed(t, os.Truncate(file, 256<<20))
 	_, address := start(t, port.Config{WriteTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, file)
 	})})
@@ -183,7 +184,7 @@ func TestActiveAreReplacedLast(t *testing.T) {
 	answer, err := http.ReadResponse(bufio.NewReader(honest), nil)
 	must.Succeed(t, err)
 	for range 30 { // read a part while others connect, several times
-		if _, err := io.CopyN(io.Discard, answer.Body, 1<<20); err != nil {
+		if _, err := io.CopyN(io.Discard, answer.Body, 8<<20); err != nil {
 			t.Fatal("a client that reads is replaced:", err)
 		}
 		flood(t, 2*port.MaxConnections/30, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -34,15 +34,15 @@ func TestStrangers(t *testing.T) {
 	admin, err := kubernetes.NewForConfig(world.Config())
 	must(t, "make a client", err)
 	header := "GET / HTTP/1.1\r\nA: " + strings.Repeat("a", 15<<10)
-	handshake := "\x16\x03\x01\x40\x00\x01\x00\xff\xf0" + strings.Repeat("a", 15<<10)
+	handshake := "\x16\x03\x01\x40\x00\x01\x00\xff\xf0" + strings.Repeat("a", 16<<10-4) // one record of a ClientHello of 64 KiB
 	for _, p := range programs {
-		for name, flood := range map[string]string{"api": handshake, "documents": header, "artifacts": header, "metrics": header, "health": header} {
+		for name, flood := range map[string]string{"api": strings.Repeat(handshake, 3), "documents": header, "artifacts": header, "metrics": header, "health": header} {
 			address, ok := strings.CutPrefix(p.URL(name), "http://")
 			if !ok {
 				continue
 			}
 			t.Run(p.Workload+"/"+name, func(t *testing.T) {
-				honest := func() error { return get(t.Context(), "http://"+address+"/healthz") }
+				honest := func() error { return answers(t.Context(), "http://"+address+"/healthz") }
 				if name == "api" {
 					honest = func() error {
 						return admin.Discovery().RESTClient().Get().AbsPath("/apis/token.lanyard.dev/v1alpha1").Do(t.Context()).Error()
@@ -80,8 +80,9 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// get sends a request over a new connection. Any answer of the server is good.
-func get(ctx context.Context, url string) error {
+// answers sends a request over a new connection. It fails unless the server answers; the status does
+// not matter.
+func answers(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
