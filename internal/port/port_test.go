@@ -175,7 +175,7 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 func TestActiveAreReplacedLast(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "artifact")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
-	must.Succeed(t, os.Truncate(file, 256<<20))
+	must.Succeed(t, os.Truncate(file, 128<<20))
 	_, address := start(t, port.Config{WriteTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFile(w, r, file)
 	})})
@@ -184,7 +184,7 @@ func TestActiveAreReplacedLast(t *testing.T) {
 	answer, err := http.ReadResponse(bufio.NewReader(honest), nil)
 	must.Succeed(t, err)
 	for range 30 { // read a part while others connect, several times
-		if _, err := io.CopyN(io.Discard, answer.Body, 8<<20); err != nil {
+		if _, err := io.CopyN(io.Discard, answer.Body, 4<<20); err != nil {
 			t.Fatal("a client that reads is replaced:", err)
 		}
 		flood(t, 2*port.MaxConnections/30, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -192,8 +192,10 @@ func TestActiveAreReplacedLast(t *testing.T) {
 	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 		t.Error("a client that reads is replaced:", err)
 	}
-	if status, err := ask(t, dial(t, address, "")); status != http.StatusOK || err != nil {
-		t.Errorf("a new client gets %d, %v", status, err)
+	slow := dial(t, address, "")
+	flood(t, port.MaxConnections/8, address, "")
+	if status, err := ask(t, slow); status != http.StatusOK || err != nil {
+		t.Errorf("a client that sends its request later gets %d, %v", status, err)
 	}
 }
 
