@@ -17,6 +17,9 @@ const (
 	firstBytes = 32 << 10
 	// progress is the number of bytes of a file that are sent between two notes of progress.
 	progress = 1 << 20
+	// readBuffer and writeBuffer are the sizes of the kernel's buffers of a connection, in bytes. Linux
+	// doubles them. Without a bound they grow to several MiB, which count as the container's memory.
+	readBuffer, writeBuffer = 16 << 10, 64 << 10
 )
 
 // errFirstBytes is the error of a connection that sends too much before its first request. A
@@ -73,6 +76,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{TCPConn: accepted.(*net.TCPConn), listener: l}
+	if err := errors.Join(c.SetReadBuffer(readBuffer), c.SetWriteBuffer(writeBuffer)); err != nil {
+		_ = c.TCPConn.Close() // the next read fails too, and ends the connection
+	}
 	l.move(c, &l.unverified, false)
 	return c, nil
 }

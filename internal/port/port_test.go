@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,6 +252,26 @@ func TestSize(t *testing.T) {
 	c := dial(t, secure, hello)
 	if !closed(c, port.HeaderTimeout/2) {
 		t.Error("a handshake of 48 KiB is not refused")
+	}
+}
+
+// TestBuffers checks that the kernel stores little of an answer that the client does not read.
+func TestBuffers(t *testing.T) {
+	var written atomic.Int64
+	_, address := start(t, port.Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 64 {
+			if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+				return
+			}
+			written.Add(64 << 10)
+		}
+	})})
+	client := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	must.Succeed(t, client.(*net.TCPConn).SetReadBuffer(16<<10))
+	soon(t, "the answer begins", func() bool { return written.Load() > 0 })
+	time.Sleep(500 * time.Millisecond) // more than enough for 4 MiB
+	if n := written.Load(); n > 1<<20 {
+		t.Errorf("the buffers hold %d KiB, want at most 1024", n>>10)
 	}
 }
 
