@@ -74,13 +74,19 @@ func TestFloodOfStrangers(t *testing.T) {
 	}
 	trace()
 	var dialer net.Dialer
-	for i := range 2 * port.MaxConnections {
+	var strangers []net.Conn
+	for range 2 * port.MaxConnections {
 		stranger, err := dialer.DialContext(t.Context(), "tcp", r.address)
 		must.Succeed(t, err)
 		defer stranger.Close()
-		if i%100 == 0 && !trace() {
-			t.Fatal("strangers have closed the connection of the API server")
-		}
+		strangers = append(strangers, stranger)
+	}
+	// The server has accepted all: it has closed the older half.
+	if n, err := strangers[port.MaxConnections-1].Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Fatal("an idle stranger reads", n, err)
+	}
+	if !trace() {
+		t.Fatal("strangers have closed the connection of the API server")
 	}
 	fresh := r.minter(t)
 	fresh.mint(t, `{}`).request(t)
