@@ -25,8 +25,8 @@ var opensPorts = map[string][]string{
 	"sigs.k8s.io/controller-runtime/pkg/manager": {"Server"},
 }
 
-// opensPortsByField are fields and methods of controller-runtime and of the API server's library that
-// open a port.
+// opensPortsByField are fields and methods of controller-runtime and of the API server's library
+// that open a port.
 var opensPortsByField = []string{"HealthProbeBindAddress", "PprofBindAddress", "GetWebhookServer", "SecureServing", "RunWithContext"}
 
 // withoutDaemons are folders whose code is in no daemon: test servers, and clouds on one machine.
@@ -34,8 +34,8 @@ var withoutDaemons = []string{
 	"internal/local", "internal/broker/brokertest", "internal/cli", "internal/controlplane", "auth/internal/rig", "auth/transport/attempt/attempttest",
 }
 
-// TestOnePackageOpensPorts asserts that the code of the daemons opens ports in one package only, which
-// bounds their connections.
+// TestOnePackageOpensPorts asserts that the code of the daemons opens ports in one package only,
+// which bounds their connections.
 func TestOnePackageOpensPorts(t *testing.T) {
 	root, found := filepath.Join("..", ".."), 0
 	for _, folder := range []string{"cmd", "internal", "auth"} {

@@ -17,8 +17,9 @@ const (
 	firstBytes = 32 << 10
 	// progress is the number of bytes of a file that are sent between two notes of progress.
 	progress = 1 << 20
-	// readBuffer and writeBuffer are the sizes of the kernel's buffers of a connection, in bytes. Linux
-	// doubles them. Without a bound they grow to several MiB, which count as the container's memory.
+	// readBuffer and writeBuffer are the sizes of the kernel's buffers of a connection, in bytes.
+	// Linux doubles them. Without a bound they grow to several MiB, which count as the container's
+	// memory.
 	readBuffer, writeBuffer = 16 << 10, 64 << 10
 )
 
@@ -56,8 +57,8 @@ type class struct {
 
 // replaced returns the connection that a new one replaces, or nil if the class is not full. It is
 // the one without a request that is idle longest. But a quarter of the places is kept for
-// connections without a request. So if clients fill the rest with requests whose answers they do not
-// read, new clients still have time to send a request.
+// connections without a request. So if clients fill the rest with requests whose answers they do
+// not read, new clients still have time to send a request.
 func (s *class) replaced() *conn {
 	if s.idle.Len()+s.active.Len() < s.max {
 		return nil

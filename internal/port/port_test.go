@@ -107,8 +107,8 @@ func ask(t *testing.T, c net.Conn) (status int, err error) {
 	return answer.StatusCode, err
 }
 
-// soon waits until a condition holds. It waits less than port.HeaderTimeout, after which connections
-// end anyway.
+// soon waits until a condition holds. It waits less than port.HeaderTimeout, after which
+// connections end anyway.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	const wait = port.HeaderTimeout * 4 / 5
@@ -141,8 +141,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestLongestIdleIsReplaced opens one connection more than a port may have. The connection is closed
-// whose last request ended first. Connections with a request stay.
+// TestLongestIdleIsReplaced opens one connection more than a port may have. The connection is
+// closed whose last request ended first. Connections with a request stay.
 func TestLongestIdleIsReplaced(t *testing.T) {
 	end, started := make(chan struct{}), make(chan struct{})
 	_, address := start(t, port.Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -172,7 +172,8 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 }
 
 // TestActiveAreReplacedLast fills a port with clients that send a request and read no answer. A new
-// client still gets its answer, and so does a client that reads while more than port.MaxConnections others come.
+// client still gets its answer, and so does a client that reads while more than port.MaxConnections
+// others come.
 func TestActiveAreReplacedLast(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "artifact")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
@@ -275,8 +276,8 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// TestVerifiedConnectionsStay floods a port that verifies client certificates. A verified connection
-// is not closed, over HTTP/1.1 and HTTP/2, and a new verified client still gets in.
+// TestVerifiedConnectionsStay floods a port that verifies client certificates. A verified
+// connection is not closed, over HTTP/1.1 and HTTP/2, and a new verified client still gets in.
 func TestVerifiedConnectionsStay(t *testing.T) {
 	for name, protocols := range map[string][]string{"HTTP/1.1": {"http/1.1"}, "HTTP/2": {"h2"}} {
 		t.Run(name, func(t *testing.T) {

@@ -94,9 +94,9 @@ func (f *frontProxy) start(ctx context.Context) error {
 	})
 }
 
-// tls returns the configuration of TLS connections to the token server. A handshake succeeds only if
-// the client shows a certificate of the front proxy, and has its private key. So other clients can
-// send no request. The settings of the API server at that moment count.
+// tls returns the configuration of TLS connections to the token server. A handshake succeeds only
+// if the client shows a certificate of the front proxy, and has its private key. So other clients
+// can send no request. The settings of the API server at that moment count.
 func (f *frontProxy) tls(serving *Certificate) *tls.Config {
 	protocols := []string{"h2", "http/1.1"}
 	return &tls.Config{
@@ -121,8 +121,8 @@ func (f *frontProxy) tls(serving *Certificate) *tls.Config {
 	}
 }
 
-// allowed reports whether the name in a client certificate is one of the front proxy's names. It does
-// not verify the certificate. If the API server lists no names, none is allowed.
+// allowed reports whether the name in a client certificate is one of the front proxy's names. It
+// does not verify the certificate. If the API server lists no names, none is allowed.
 func (f *frontProxy) allowed(state *tls.ConnectionState) bool {
 	return state != nil && len(state.PeerCertificates) > 0 &&
 		slices.Contains(f.headers.AllowedClientNames(), state.PeerCertificates[0].Subject.CommonName)

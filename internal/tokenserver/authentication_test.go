@@ -55,8 +55,8 @@ func TestOnlyTheAPIServerCalls(t *testing.T) {
 	}
 }
 
-// TestFloodOfStrangers opens more connections than the port may have. The clients have no certificate.
-// The API server's connection stays, and the strangers' headers are not read.
+// TestFloodOfStrangers opens more connections than the port may have. The clients have no
+// certificate. The API server's connection stays, and the strangers' headers are not read.
 func TestFloodOfStrangers(t *testing.T) {
 	r := newRig(t, banana())
 	alice := r.minter(t)

@@ -77,8 +77,8 @@ type Server struct {
 	api     *manager.Server
 }
 
-// New makes a server, and listens on its port. It fails if the API server does not publish its settings for forwarded
-// requests.
+// New makes a server, and listens on its port. It fails if the API server does not publish its
+// settings for forwarded requests.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := checkSVIDKinds(c.SVIDKinds); err != nil {
 		return nil, err

@@ -22,10 +22,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// TestStrangers floods each port of each program with connections of clients that have no credential.
-// Each connection sends an unfinished header, or an unfinished TLS handshake. Memory stays below the
-// chart's limit, and honest requests are answered. The API server reaches the token server, and a
-// namespace can be deleted.
+// TestStrangers floods each port of each program with connections of clients that have no
+// credential. Each connection sends an unfinished header, or an unfinished TLS handshake. Memory
+// stays below the chart's limit, and honest requests are answered. The API server reaches the token
+// server, and a namespace can be deleted.
 func TestStrangers(t *testing.T) {
 	number := 10_000
 	if testing.Short() {
@@ -80,8 +80,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// answers sends a request over a new connection. It fails unless the server answers; the status does
-// not matter.
+// answers sends a request over a new connection. It fails unless the server answers; the status
+// does not matter.
 func answers(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -134,7 +134,8 @@ func memory(t *testing.T, p *local.Program, field string) int64 {
 	return n << 10
 }
 
-// limitOf returns the memory limit of a program's container, in bytes, from its variable GOMEMLIMIT.
+// limitOf returns the memory limit of a program's container, in bytes, from its variable
+// GOMEMLIMIT.
 func limitOf(t *testing.T, p *local.Program) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.PID()))
