@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -17,14 +18,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/kube"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 	"github.com/lanyard-dev/lanyard/internal/controller/flags"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/memory/memorytest"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
@@ -116,13 +121,13 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	for o, by := range memory(flags.Flags{ShardSelector: shard}) {
 		kept[reflect.TypeOf(o).Elem()] = by
 	}
-	kinds := 0
+	found := 0
 	for name, kind := range scheme.KnownTypes(v1alpha1.GroupVersion()) {
 		o, ok := reflect.TypeAssert[client.Object](reflect.New(kind))
 		if !ok {
 			continue // not a kind of object, but a list or the options of a request
 		}
-		kinds++
+		found++
 		by := kept[kind]
 		if by.Transform == nil || by.Label == nil || by.Label.String() != shard.String() {
 			t.Errorf("of %s all is kept, or of all shards: %+v", name, by)
@@ -133,9 +138,21 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 			t.Errorf("of %s is kept: %v, %v", name, o.GetAnnotations(), err)
 		}
 	}
-	if kinds < 3 {
-		t.Errorf("only %d kinds", kinds)
+	if found < 3 {
+		t.Errorf("only %d kinds", found)
 	}
+}
+
+// TestMemory checks that a large object of a tenant takes little memory, also with the caches of
+// ServiceAccounts and of WorkloadIdentities.
+func TestMemory(t *testing.T) {
+	f := flags.Flags{AWSIdentities: true}
+	kept := memory(f)
+	maps.Copy(kept, kube.ByObject(kube.DefaultAnnotations()))
+	maps.Copy(kept, kube.WorkloadIdentitiesByObject(types.NamespacedName{Namespace: "lanyard-system", Name: "issuer"}))
+	options, err := f.ManagerOptions(kept, kinds.All().AddToScheme)
+	must.Succeed(t, err)
+	memorytest.Run(t, options.Cache)
 }
 
 // TestTokenCacheSize checks that the cache stores no token if --token-cache-max-size is 0. In the

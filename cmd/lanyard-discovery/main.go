@@ -102,12 +102,16 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := map[client.Object]kubecache.ByObject{&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}}}
-	options, err := program.ManagerOptions(kept, identityv1.AddToScheme)
+	options, err := program.ManagerOptions(memory(f), identityv1.AddToScheme)
 	if err != nil {
 		return nil, err
 	}
 	return manager.New(config, options)
+}
+
+// memory returns the options of the manager's cache: what it stores of each kind.
+func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
+	return map[client.Object]kubecache.ByObject{&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}}}
 }
 
 // newIssuers makes the issuers whose documents the program serves. Lanyard's own issuers take their

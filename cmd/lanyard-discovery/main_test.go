@@ -20,8 +20,17 @@ import (
 	"time"
 
 	"github.com/lanyard-dev/lanyard/internal/discovery/flags"
+	"github.com/lanyard-dev/lanyard/internal/memory/memorytest"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
+
+// TestMemory checks that a large object takes little memory.
+func TestMemory(t *testing.T) {
+	f := flags.Flags{Namespace: "lanyard-system"}
+	options, err := f.ManagerOptions(memory(f))
+	must.Succeed(t, err)
+	memorytest.Run(t, options.Cache)
+}
 
 // TestCertificateIsReadAgain replaces the serving certificate, as cert-manager does. New
 // connections get the new certificate, without a restart.

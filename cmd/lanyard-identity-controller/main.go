@@ -146,7 +146,7 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	kept := map[client.Object]kubecache.ByObject{}
 	if f.Issuer != "" {
-		kept[&identityv1.WorkloadIdentity{}] = kubecache.ByObject{Transform: workloadidentity.Remember}
+		kept[&identityv1.WorkloadIdentity{}] = kubecache.ByObject{Transform: object.Remember}
 		kept[&identityv1.KeyRing{}] = kubecache.ByObject{
 			Namespaces: map[string]kubecache.Config{f.Namespace: {}},
 			Field:      fields.OneTermEqualSelector("metadata.name", keyring.IssuerRing),

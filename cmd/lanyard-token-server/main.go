@@ -167,16 +167,20 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // newManager makes a manager, which has the program's caches.
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
-	options, err := program.ManagerOptions(map[client.Object]kubecache.ByObject{
-		&corev1.Namespace{}:   {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},
-		&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}},
-
-		&identityv1.WorkloadIdentity{}: {Transform: tokenserver.Remember},
-	}, corev1.AddToScheme, authenticationv1.AddToScheme, kinds.All().AddToScheme)
+	options, err := program.ManagerOptions(memory(f), corev1.AddToScheme, authenticationv1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
 		return nil, err
 	}
 	return manager.New(config, options)
+}
+
+// memory returns the options of the manager's cache: what it stores of each kind.
+func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
+	return map[client.Object]kubecache.ByObject{
+		&corev1.Namespace{}:            {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},
+		&identityv1.KeyRing{}:          {Namespaces: map[string]kubecache.Config{f.Namespace: {}}},
+		&identityv1.WorkloadIdentity{}: {Transform: tokenserver.Remember},
+	}
 }
 
 // newServing returns the part of the server's configuration that decides what tokens and SVIDs

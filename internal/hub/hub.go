@@ -24,6 +24,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
 const (
@@ -70,7 +71,7 @@ func New(ctx context.Context, o Options) (*Hub, error) {
 		return nil, err
 	}
 	made, err := cluster.New(o.Config, func(c *cluster.Options) {
-		c.Scheme, c.MapperProvider, c.Cache = scheme, mapper, memory(o)
+		c.Scheme, c.MapperProvider, c.Cache = scheme, mapper, caches(o)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the connection to the hub: %w", err)
@@ -93,21 +94,21 @@ func mapper(*rest.Config, *http.Client) (apimeta.RESTMapper, error) {
 	return known, nil
 }
 
-// memory returns the options of the cache. The cache has one KeyRing, and the identities in those
+// caches returns the options of the cache. The cache has one KeyRing, and the identities in those
 // namespaces of the hub that o.Namespaces names. The hub would refuse to list other objects.
-func memory(o Options) cache.Options {
+func caches(o Options) cache.Options {
 	namespaces := map[string]cache.Config{}
 	for _, at := range o.Namespaces {
 		namespaces[at] = cache.Config{}
 	}
 	kept := map[client.Object]cache.ByObject{
-		&identityv1.WorkloadIdentity{}: {Namespaces: namespaces},
+		&identityv1.WorkloadIdentity{}: {Namespaces: namespaces, Transform: memory.Kept{}.Remember},
 		&identityv1.KeyRing{}: {
 			Namespaces: map[string]cache.Config{o.KeyRing.Namespace: {}},
 			Field:      fields.OneTermEqualSelector("metadata.name", o.KeyRing.Name),
 		},
 	}
-	return cache.Options{ByObject: kept, DefaultTransform: cache.TransformStripManagedFields()}
+	return cache.Options{ByObject: kept, DefaultTransform: memory.Metadata}
 }
 
 // Start implements controller-runtime's Runnable. It watches and probes the hub until ctx ends.

@@ -25,8 +25,14 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/memory/memorytest"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
+
+// TestMemory checks that a large object at the hub takes little memory.
+func TestMemory(t *testing.T) {
+	memorytest.Run(t, caches(Options{Namespaces: Namespaces{"tenant-a": "spoke-tenant-a"}, KeyRing: ring}))
+}
 
 // world is a fake API server of a hub.
 type world struct {

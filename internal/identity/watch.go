@@ -8,6 +8,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
 // watch is the event handler of an informer. The informer calls one method at a time.
@@ -29,8 +30,13 @@ func (w watch) OnDelete(object any) {
 }
 
 // setIdentity stores the current state of an identity. It ignores changes of the status. A deleted
-// identity can still be used until its finalizers are gone.
+// identity can still be used until its finalizers are gone. An identity that is too large cannot be
+// used.
 func (i *Identities) setIdentity(object any) {
+	if refused(object) {
+		i.removeIdentity(object)
+		return
+	}
 	next, ok := linkOf(object)
 	if !ok || next.subject.IsZero() {
 		return
@@ -121,7 +127,13 @@ func (i *Identities) accountChanged(account auth.Subject) {
 	}
 }
 
+// setNamespace stores the labels of a namespace. A namespace whose labels are too large counts as
+// absent: no grant admits the namespace.
 func (i *Identities) setNamespace(object any) {
+	if refused(object) {
+		i.removeNamespace(object)
+		return
+	}
 	namespace, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return
@@ -136,6 +148,12 @@ func (i *Identities) setNamespace(object any) {
 	}
 	i.namespaces.Store(namespace.Name, next)
 	i.labelsChanged(namespace.Name, last, next)
+}
+
+// refused reports whether the cache has only a stub of the object, because the object is too large.
+func refused(object any) bool {
+	o, ok := object.(metav1.Object)
+	return ok && memory.Refused(o) != nil
 }
 
 func (i *Identities) removeNamespace(object any) {

@@ -13,6 +13,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
 // Limits bound the life of tokens.
@@ -87,8 +88,12 @@ func CheckURL(issuer string) error {
 
 // Validate returns the errors of an identity's fields. The API server makes most of these checks
 // when the identity is written. Validate repeats them, because some identities were written without
-// these checks.
+// these checks. Of an identity that is too large for the cache, the caller has only a stub; see
+// [memory.Refused]. The error of a stub names the field that is too large.
 func (i *Issuer) Validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
+	if excess := memory.Refused(identity); excess != nil {
+		return field.ErrorList{field.Invalid(field.NewPath(excess.Field), "", excess.Error()+"; "+excess.Fix())}
+	}
 	spec := field.NewPath("spec")
 	return slices.Concat(
 		i.validateAudiences(identity.Spec.Audiences, spec.Child("audiences")),

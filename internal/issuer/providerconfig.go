@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"bytes"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
@@ -9,9 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
@@ -21,18 +18,6 @@ import (
 // maxProviderConfig is the maximum size of a providerConfig's JSON, in bytes. It leaves room for
 // a certificateAuthorityData of maxAuthority bytes.
 const maxProviderConfig = 72 << 10
-
-// Bound replaces a providerConfig that is too large. Tenants can write more than a megabyte, which
-// is too much to cache. So programs call Bound before they cache an identity. The replacement is
-// only a few bytes longer than the limit. So [Issuer.Validate] still refuses the identity.
-func Bound(identity *identityv1.WorkloadIdentity) {
-	config := identity.Spec.TargetSystem.ProviderConfig
-	if config == nil || len(config.Raw) <= maxProviderConfig {
-		return
-	}
-	raw := slices.Concat([]byte(`{"":"`), bytes.Repeat([]byte("x"), maxProviderConfig), []byte(`"}`))
-	identity.Spec.TargetSystem.ProviderConfig = &runtime.RawExtension{Raw: raw}
-}
 
 // ProviderConfig returns the fields of a target's providerConfig, or the errors in them. Each field
 // must be known, and its value must be a string of the required form. A malformed value could make

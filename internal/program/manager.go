@@ -12,17 +12,19 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
 // ManagerOptions returns the options of a program's manager. For a kind in kept, the manager caches
-// only the objects and fields that its entry selects. The given functions register the types in the
+// only the objects and fields that its entry selects. Of other kinds, the manager caches no metadata
+// that tenants can grow; see [memory.Metadata]. The given functions register the types in the
 // manager's scheme. The manager opens no ports; see [Flags.AddPorts].
 func ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds ...func(*runtime.Scheme) error) (manager.Options, error) {
 	builder := runtime.NewSchemeBuilder(kinds...)
 	scheme := runtime.NewScheme()
 	return manager.Options{
 		Scheme:  scheme,
-		Cache:   kubecache.Options{ByObject: kept, DefaultTransform: kubecache.TransformStripManagedFields()},
+		Cache:   kubecache.Options{ByObject: kept, DefaultTransform: memory.Metadata},
 		Metrics: metricsserver.Options{BindAddress: "0"}, // AddPorts serves the metrics
 	}, builder.AddToScheme(scheme)
 }

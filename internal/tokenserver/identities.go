@@ -11,23 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
-	"github.com/lanyard-dev/lanyard/internal/issuer"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
-// Remember reduces a WorkloadIdentity, because tenants can write megabytes into it. It removes the
-// annotations, the owners and the managed fields: no token depends on them. Of the status, it keeps
-// only the fields that [CachedIdentities.FromOtherRings] reads. It replaces a providerConfig that
-// is too large; see [issuer.Bound]. Remember serves as ByObject.Transform of controller-runtime's
-// cache.
+// Remember is a ByObject.Transform for the cache of WorkloadIdentities; see [memory.Kept]. It keeps
+// the labels, because the CEL expressions about context objects can read them. Of the status, it
+// keeps only the fields that [CachedIdentities.FromOtherRings] reads.
 func Remember(object any) (any, error) {
-	identity, ok := object.(*identityv1.WorkloadIdentity)
-	if !ok {
-		return object, nil // object is a tombstone: the watch has missed a deletion
+	if identity, ok := object.(*identityv1.WorkloadIdentity); ok {
+		identity.Status = identityv1.WorkloadIdentityStatus{Issuer: identity.Status.Issuer, KeyRing: identity.Status.KeyRing}
 	}
-	identity.Annotations, identity.OwnerReferences, identity.ManagedFields = nil, nil, nil
-	identity.Status = identityv1.WorkloadIdentityStatus{Issuer: identity.Status.Issuer, KeyRing: identity.Status.KeyRing}
-	issuer.Bound(identity)
-	return identity, nil
+	return memory.Kept{Labels: true}.Remember(object)
 }
 
 // CachedIdentities reads identities from memory, which lags behind the API server. It asks the API

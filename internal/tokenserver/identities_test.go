@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestLargeIdentity checks that the cache keeps at most 80 KiB of an identity, even if a tenant
+// TestLargeIdentity checks that the cache keeps at most 1 KiB of an identity, even if a tenant
 // writes megabytes into it. The issuer must accept the reduced identity if its providerConfig was
 // small, and refuse it if its providerConfig was large.
 func TestLargeIdentity(t *testing.T) {
@@ -47,7 +47,7 @@ func TestLargeIdentity(t *testing.T) {
 			remembered, err := Remember(watched)
 			must.Succeed(t, err)
 			kept, err := json.Marshal(remembered)
-			if err != nil || len(kept) > 80<<10 {
+			if err != nil || len(kept) > 1<<10 {
 				t.Fatalf("memory keeps %d bytes, %v", len(kept), err)
 			}
 			for _, from := range []client.Reader{newClient(t, remembered.(*identityv1.WorkloadIdentity)), newClient(t)} {
@@ -56,7 +56,7 @@ func TestLargeIdentity(t *testing.T) {
 				if errs := made.Validate(read); (len(errs) > 0) != tt.refused || tt.refused && errs[0].Field != "spec.targetSystem.providerConfig" {
 					t.Errorf("refused: %v", errs)
 				}
-				if !tt.refused && string(read.Spec.TargetSystem.ProviderConfig.Raw) != tt.config || read.Annotations != nil || read.Labels["a"] != "b" {
+				if !tt.refused && (string(read.Spec.TargetSystem.ProviderConfig.Raw) != tt.config || read.Annotations != nil || read.Labels["a"] != "b") {
 					t.Errorf("kept: %.200v", read)
 				}
 			}

@@ -66,7 +66,7 @@ func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *
 
 // restart replaces the reconciler by a new one, without memory of earlier reconciliations.
 func (w *world) restart() {
-	w.r = awscluster.New(&tenant.Shared{Shared: &object.Shared{Client: w.kube, Recorder: events.NewFakeRecorder(1000)}}, w.options)
+	w.r = awscluster.New(&tenant.Shared{Shared: &object.Shared{Client: controllertest.Remembering(w.kube), Recorder: events.NewFakeRecorder(1000)}}, w.options)
 }
 
 // indexer adds indexes to a fake client.

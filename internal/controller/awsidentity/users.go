@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -17,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/identity"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
 // Users finds the objects that use an AWS identity.
@@ -56,7 +58,8 @@ func NewUsers(
 	return u, nil
 }
 
-// ByObject returns the settings of a manager's cache for AWS identities. The cache holds Secrets
+// ByObject returns the settings of a manager's cache for AWS identities, and for the labels of
+// namespaces. The cache holds Secrets
 // with static keys only from the namespace secretNamespace. If secretNamespace is empty, the cache
 // holds no Secrets.
 func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache.ByObject {
@@ -64,6 +67,9 @@ func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache
 	for _, kind := range table.Where(func(k kinds.Kind) bool { return k.AWSIdentity }) {
 		kept[kind.New()] = cache.ByObject{Transform: object.Remember}
 	}
+	namespace := &metav1.PartialObjectMetadata{}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	kept[namespace] = cache.ByObject{Transform: memory.Kept{Labels: true}.Remember} // grants select labels
 	if secretNamespace != "" {
 		kept[&corev1.Secret{}] = cache.ByObject{
 			Namespaces: map[string]cache.Config{secretNamespace: {}},
@@ -93,9 +99,10 @@ func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 // the object's reference to an AWS identity. Objects of the kind must implement [kinds.Tenant].
 func rememberRef(kind kinds.Kind) toolscache.TransformFunc {
 	return func(stored any) (any, error) {
-		o, ok := stored.(kinds.Tenant)
-		if !ok {
-			return stored, nil // a tombstone: the watch has missed a deletion
+		whole, err := memory.Kept{}.Remember(stored)
+		o, ok := whole.(kinds.Tenant)
+		if err != nil || !ok {
+			return whole, err // a tombstone: the watch has missed a deletion
 		}
 		kept, ok := kind.New().(kinds.Tenant)
 		if !ok {

@@ -142,7 +142,7 @@ func (w *world) restart() {
 		w.options(&options)
 	}
 	w.r = binding.New(&tenant.Shared{Shared: &object.Shared{
-		Client: w.kube, Recorder: events.NewFakeRecorder(10_000), Dependencies: object.Dependencies{Subscribe: func(func(object.Dependency)) {}},
+		Client: controllertest.Remembering(w.kube), Recorder: events.NewFakeRecorder(10_000), Dependencies: object.Dependencies{Subscribe: func(func(object.Dependency)) {}},
 	}}, options)
 }
 

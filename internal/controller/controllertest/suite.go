@@ -3,6 +3,9 @@ package controllertest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,7 +112,53 @@ func Lines[O object.Object]() []Line[O] {
 		{"failure memory", nil, failureMemory[O]},
 		{"forged status", nil, forgedStatus[O]},
 		{"restart", nil, restart[O]},
+		{"too large", nil, tooLarge[O]},
 	}
+}
+
+// tooLarge gives an object more labels, and then more finalizers, than programs accept. The object
+// must be refused with the name of the field. It must recover when the labels are gone. When the
+// object is deleted, nothing may be kept, and the finalizers of others must stay.
+func tooLarge[O object.Object](tb testing.TB, c *Case[O]) {
+	tb.Helper()
+	c.succeed(tb)
+	exchanges := c.Exchanges()
+	labels, finalizers := map[string]string{}, []string{}
+	for i := range 300 { // short ones: larger objects are written less often
+		name := fmt.Sprint("example.com/", i)
+		labels[name], finalizers = "", append(finalizers, name)
+	}
+	refused := func(field string) {
+		tb.Helper()
+		o, result := c.reconcile(tb)
+		ready, stalled := Ready(o), Condition(o, meta.ConditionStalled)
+		if ready.Reason != meta.ReasonInvalidSpec || !strings.Contains(ready.Message, field) || stalled.Status != metav1.ConditionTrue || result.RequeueAfter != 0 {
+			tb.Errorf("%s are too large: %+v, stalled %q, again after %s", field, ready, stalled.Status, result.RequeueAfter)
+		}
+		if c.Exchanges() != exchanges || c.Kept != nil && !c.Kept() {
+			tb.Errorf("%s are too large: %d exchanges, want %d", field, c.Exchanges(), exchanges)
+		}
+	}
+	write := func(change func(O)) {
+		tb.Helper()
+		o := c.get(tb)
+		change(o)
+		must.Succeed(tb, c.Kube.Update(tb.Context(), o))
+	}
+	write(func(o O) { o.SetLabels(labels) })
+	refused("metadata.labels")
+	write(func(o O) { o.SetLabels(map[string]string{"team": "a"}) })
+	c.succeed(tb)
+	exchanges = c.Exchanges()
+	write(func(o O) { o.SetFinalizers(append(o.GetFinalizers(), finalizers...)) })
+	refused("metadata.finalizers")
+	c.delete(tb)
+	c.attempt(tb)
+	if left := c.get(tb).GetFinalizers(); !slices.Equal(left, finalizers) || c.Kept != nil && c.Kept() {
+		tb.Errorf("after the deletion, the finalizers are %.200q, want those of others", left)
+	}
+	write(func(o O) { o.SetFinalizers(nil) })
+	c.reconcileGone(tb)
 }
 
 // isTenant reports whether the kind implements [kinds.Tenant]. Its spec then has fields such as

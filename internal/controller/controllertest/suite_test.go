@@ -135,6 +135,9 @@ func newToy(t *testing.T, broken string) *controllertest.Case[image] {
 	kept := &sync.Map{}
 	w.Start(func() reconcile.Reconciler {
 		entry := kinds.ImageRepository()
+		if broken == "too large" {
+			w.Shared.Client = w.Kube // as if the cache had whole objects
+		}
 		return tenant.New(w.Shared.Shared, entry, &toy{Toolkit: tenant.Toolkit[image]{Entry: entry, Shared: w.Shared.Shared}, w: w, broken: broken, kept: kept})
 	})
 	o := w.Create(&v1alpha1.ImageRepository{

@@ -134,9 +134,10 @@ func (w *World[O]) boot() {
 	}
 }
 
-// counting returns the reconciler's client, which counts its writes in w.Writes.
+// counting returns the reconciler's client. It counts its writes in w.Writes, and reads objects as a
+// cache has them.
 func (w *World[O]) counting() client.Client {
-	return interceptor.NewClient(w.Kube, interceptor.Funcs{
+	return Remembering(interceptor.NewClient(w.Kube, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			w.Writes.Objects++
 			return c.Patch(ctx, o, p, opts...)
@@ -145,7 +146,7 @@ func (w *World[O]) counting() client.Client {
 			w.Writes.Statuses++
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},
-	})
+	}))
 }
 
 // Start calls the function start, which makes the reconciler from w.Shared and w.Access.

@@ -137,7 +137,7 @@ func isNew(o Object) bool { return o.GetGeneration() != o.GetStatus().ObservedGe
 
 // requested returns the object's request to be reconciled now, or an empty string. The request is
 // copied into the status, so its length is limited.
-func requested(o client.Object) string {
+func requested(o metav1.Object) string {
 	annotations := o.GetAnnotations()
 	value, flux := annotations[meta.ReconcileRequestedAnnotation], annotations[meta.FluxReconcileRequestedAnnotation]
 	if value == "" || requestTime(flux).After(requestTime(value)) {
@@ -147,13 +147,13 @@ func requested(o client.Object) string {
 }
 
 // RenewalRequested reports whether somebody asks for new tokens of the object's WorkloadIdentity.
-func RenewalRequested(o client.Object) bool {
+func RenewalRequested(o metav1.Object) bool {
 	return o.GetAnnotations()[meta.OperationAnnotation] == meta.OperationRenewToken
 }
 
 // AllowedAccount returns the cloud account that an annotation allows for the object, or an empty
 // string.
-func AllowedAccount(o client.Object) string {
+func AllowedAccount(o metav1.Object) string {
 	return clip(o.GetAnnotations()[meta.AllowAccountChangeAnnotation], 256)
 }
 

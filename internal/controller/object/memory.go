@@ -1,36 +1,60 @@
 package object
 
 import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
-// Remember is a ByObject.Transform for a manager's cache. It removes metadata that the cache does
-// not need, and whose size no schema limits: labels, owners, managed fields and annotations. Only
-// annotations with requests to the controller stay. The controller's patches contain only
+// Remember is a ByObject.Transform for a manager's cache; see [memory.Kept]. Of the annotations,
+// only those with requests to the controller stay. The controller's patches contain only
 // differences, so the object itself keeps all its metadata.
 func Remember(object any) (any, error) {
-	o, ok := object.(client.Object)
-	if !ok {
-		return object, nil // a tombstone: the watch missed the object's deletion
-	}
-	requests := map[string]string{}
+	return memory.Kept{Finalizers: true, Annotations: requests}.Remember(object)
+}
+
+// requests returns the annotations with requests to the controller.
+func requests(o metav1.Object) map[string]string {
+	found := map[string]string{}
 	if asked := requested(o); asked != "" {
-		requests[meta.ReconcileRequestedAnnotation] = asked
+		found[meta.ReconcileRequestedAnnotation] = asked
 	}
 	if RenewalRequested(o) {
-		requests[meta.OperationAnnotation] = meta.OperationRenewToken
+		found[meta.OperationAnnotation] = meta.OperationRenewToken
 	}
 	if account := AllowedAccount(o); account != "" {
-		requests[meta.AllowAccountChangeAnnotation] = account
+		found[meta.AllowAccountChangeAnnotation] = account
 	}
-	if len(requests) == 0 {
-		requests = nil
-	}
-	o.SetAnnotations(requests)
-	o.SetLabels(nil)
-	o.SetOwnerReferences(nil)
-	o.SetManagedFields(nil)
-	return o, nil
+	return found
+}
+
+// refuse writes to the status that the object is too large. The cache has only a stub of the
+// object, without a spec. So refuse replaces the phases that call the kind.
+func (r *Reconciler[O, P]) refuse(ctx context.Context, t *turn[O, P]) error {
+	excess := memory.Refused(t.o)
+	t.cause, t.refused = Invalid(excess.Field, excess.Fix(), "%w", excess), true
+	t.o.GetStatus().LastHandledReconcileAt = requested(t.o)
+	return r.failed(ctx, t)
+}
+
+// whole reads the object of a stub from the API server. The controller has no right to get objects,
+// but a patch without changes returns the object.
+func (r *Reconciler[O, P]) whole(ctx context.Context, stub O) (O, error) {
+	o, _ := r.kind.Empty()
+	o.SetNamespace(stub.GetNamespace())
+	o.SetName(stub.GetName())
+	err := r.shared.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{}`)))
+	return o, err
+}
+
+// becameFit reports whether an update has changed what [memory.Refused] says about an object. Such
+// an update may change only metadata, so the object's generation stays.
+func becameFit(last, next client.Object) bool {
+	before, after := memory.Refused(last), memory.Refused(next)
+	return (before == nil) != (after == nil) || before != nil && *before != *after
 }

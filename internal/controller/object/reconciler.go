@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
 // Shared has the parts that all reconcilers of one controller use together. All exported fields
@@ -128,12 +129,16 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 	t := &turn[O, P]{
 		before: clone(o), o: o, key: req.NamespacedName, view: r.kind.View(o), was: ready(o.GetStatus()), isNew: isNew(o), asked: asked(o),
 	}
-	for _, phase := range []func(context.Context, *turn[O, P]) error{
+	phases := []func(context.Context, *turn[O, P]) error{
 		r.addFinalizer, // add it before there is anything to clean up
 		r.decide,       // make a plan, or refuse the spec
 		r.act,          // carry out the plan
 		r.report,       // write the result to the status
-	} {
+	}
+	if memory.Refused(o) != nil {
+		phases = []func(context.Context, *turn[O, P]) error{r.refuse}
+	}
+	for _, phase := range phases {
 		if err := phase(ctx, t); apierrors.IsConflict(err) {
 			return reconcile.Result{RequeueAfter: jitter(time.Second)}, nil // the object has changed: begin again
 		} else if err != nil {
@@ -353,10 +358,19 @@ func (r *Reconciler[O, P]) withholds(t *turn[O, P], f Failure) bool {
 
 // finalize lets the kind remove the object's data, and then removes the finalizer.
 func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
-	before := clone(o)
 	if !controllerutil.ContainsFinalizer(o, meta.Finalizer) {
 		return nil
 	}
+	if memory.Refused(o) != nil { // the patch below needs all finalizers, and the kind needs the spec
+		var err error
+		if o, err = r.whole(ctx, o); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		if o.GetDeletionTimestamp().IsZero() {
+			return nil // another object has the name now
+		}
+	}
+	before := clone(o)
 	if err := r.kind.Finalize(ctx, o); err != nil {
 		return r.notFinalized(ctx, before, o, err)
 	}

@@ -108,12 +108,6 @@ func TestLargeObjectsAreWrittenLess(t *testing.T) {
 	const minutes, large = 30, 250 << 10
 	for name, enlarge := range map[string]func(o *v1alpha1.OCIRepository){
 		"annotation": func(o *v1alpha1.OCIRepository) { o.Annotations = map[string]string{"note": strings.Repeat("x", large)} },
-		"labels": func(o *v1alpha1.OCIRepository) {
-			o.Labels = map[string]string{}
-			for i := range large / 300 {
-				o.Labels[fmt.Sprintf("%s/%060d", strings.Repeat("x", 239), i)] = ""
-			}
-		},
 		"owners": func(o *v1alpha1.OCIRepository) {
 			for i := range large / 250 {
 				o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{

@@ -14,6 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/controller/tenant"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
 // Shared has the parts that all reconcilers of sources in one controller share. All fields are
@@ -133,7 +134,8 @@ func (f *fetching[O, P]) owner(o O) store.Object {
 // claims calls the function show with the claim of each object of the kind in the cache.
 func (f *fetching[O, P]) claims(ctx context.Context, show func(claim)) error {
 	return object.Each(ctx, f.shared.Client, f.Entry.NewList(), func(o O) {
-		c := claim{owner: f.owner(o), idle: o.GetSchedule().Suspend || !o.GetDeletionTimestamp().IsZero()}
+		idle := o.GetSchedule().Suspend || !o.GetDeletionTimestamp().IsZero() || memory.Refused(o) != nil
+		c := claim{owner: f.owner(o), idle: idle}
 		if artifact := artifactOf(o); artifact != nil {
 			c.digest = artifact.Digest
 		}

@@ -29,15 +29,6 @@ type kind struct {
 	ring   *Ring
 }
 
-// Remember extends [object.Remember] for WorkloadIdentities: it also shortens a providerConfig that
-// is too large. It is a transform for ByObject.Transform.
-func Remember(o any) (any, error) {
-	if identity, ok := o.(*identityv1.WorkloadIdentity); ok {
-		issuer.Bound(identity)
-	}
-	return object.Remember(o)
-}
-
 // interval is the time between two reconciliations of an identity. Changes of the identity and of
 // the ring cause an earlier reconciliation.
 const interval = time.Hour

@@ -1,0 +1,195 @@
+package memory
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
+
+// Bounds of an object, in bytes. The admission policy lanyard-metadata has the first two bounds.
+const (
+	// MaxMetadata bounds the labels of an object, and also the object's finalizers. Both are
+	// counted by their text, plus EntryCost for each label and each finalizer.
+	MaxMetadata = 16 << 10
+	// EntryCost is the memory that a label or a finalizer takes in addition to its text.
+	EntryCost = 80
+	// MaxContent bounds the spec of an object, and also the object's status. It leaves room for the
+	// largest field of all kinds, a providerConfig with certificates.
+	MaxContent = 80 << 10
+)
+
+// Metadata removes metadata from an object: labels, annotations, finalizers, owners and managed
+// fields. It returns the same object. It is a transform for objects whose metadata nobody reads.
+// The transforms of this package return a tombstone unchanged.
+func Metadata(object any) (any, error) {
+	if o, ok := object.(metav1.Object); ok {
+		reduce(o)
+	}
+	return object, nil
+}
+
+func reduce(o metav1.Object) {
+	o.SetLabels(nil)
+	o.SetAnnotations(nil)
+	o.SetFinalizers(nil)
+	o.SetOwnerReferences(nil)
+	o.SetManagedFields(nil)
+	o.SetGenerateName("")
+	o.SetSelfLink("")
+}
+
+// Kept says which metadata a cache keeps of the objects of a kind. The zero value keeps no more
+// than [Metadata].
+type Kept struct {
+	// Labels says that the program reads the labels.
+	Labels bool
+	// Finalizers says that the program writes the finalizers. Its merge patches then need the whole
+	// list, because a merge patch replaces a list.
+	Finalizers bool
+	// Annotations returns the annotations that the program reads, each with a bounded value. Nil if
+	// the program reads none.
+	Annotations func(metav1.Object) map[string]string
+}
+
+// Remember reduces an object to the metadata that k keeps, and to the spec and the status. It
+// returns the same object. If a field of the object is too large, the result is a stub: it has no
+// spec, none of the labels, and only Lanyard's own finalizer. A status that is too large is cut
+// down to its conditions. [Refused] tells a stub from other objects. Remember is a transform for
+// objects of Go types.
+func (k Kept) Remember(object any) (any, error) {
+	o, ok := object.(metav1.Object)
+	if !ok {
+		return object, nil // a tombstone: the watch has missed the object's deletion
+	}
+	labels, finalizers := o.GetLabels(), o.GetFinalizers()
+	excess := judge(o)
+	var annotations map[string]string
+	if k.Annotations != nil {
+		annotations = k.Annotations(o)
+	}
+	reduce(o)
+	if excess != nil {
+		labels, annotations = nil, map[string]string{tooLarge: excess.mark()}
+		finalizers = slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f != meta.Finalizer })
+		stub(o)
+	}
+	if len(annotations) > 0 {
+		o.SetAnnotations(annotations)
+	}
+	if k.Labels {
+		o.SetLabels(labels)
+	}
+	if k.Finalizers && len(finalizers) > 0 {
+		o.SetFinalizers(finalizers)
+	}
+	return o, nil
+}
+
+// stub removes the spec of an object, and what is too large in the status.
+func stub(o metav1.Object) {
+	content(o, "Spec").SetZero()
+	if size(content(o, "Status")) <= MaxContent {
+		return
+	}
+	var common meta.Status
+	shown, ok := o.(interface{ GetStatus() *meta.Status })
+	if ok {
+		common = *shown.GetStatus()
+		common.Conditions = slices.DeleteFunc(slices.Clone(common.Conditions), func(c metav1.Condition) bool {
+			return !slices.Contains([]string{meta.ConditionReady, meta.ConditionReconciling, meta.ConditionStalled}, c.Type)
+		})
+	}
+	content(o, "Status").SetZero()
+	if ok && size(reflect.ValueOf(common)) <= MaxMetadata {
+		*shown.GetStatus() = common
+	}
+}
+
+// Excess says which field of an object is too large for the cache.
+type Excess struct {
+	// Field is the path of the field, such as metadata.labels.
+	Field string
+	// Bytes is the size of the field, counted as the bounds of this package count it.
+	Bytes int
+	// Max is the bound of the field, in bytes.
+	Max int
+}
+
+// Error says how large the field is. It does not name the field.
+func (e *Excess) Error() string {
+	if e.Max == MaxMetadata {
+		return fmt.Sprintf("the field has %d bytes, and at most %d are accepted; each entry counts %d bytes more than its text", e.Bytes, e.Max, EntryCost)
+	}
+	return fmt.Sprintf("the field takes %d bytes of memory, and at most %d are accepted", e.Bytes, e.Max)
+}
+
+// Fix returns the next step for people, in a few words.
+func (e *Excess) Fix() string {
+	switch e.Field {
+	case "metadata.labels":
+		return "remove labels"
+	case "metadata.finalizers":
+		return "remove finalizers"
+	default:
+		return "shorten the field, or delete the object"
+	}
+}
+
+// tooLarge is the key of an annotation that only stubs have. The API server stores no such key,
+// because the key contains a space. So nobody can make a stub by writing an annotation.
+const tooLarge = "too large"
+
+func (e *Excess) mark() string { return fmt.Sprintf("%d %d %s", e.Bytes, e.Max, e.Field) }
+
+// Refused returns the field for which [Kept.Remember] has made a stub of the object. It returns nil
+// for an object that is not a stub.
+func Refused(o metav1.Object) *Excess {
+	mark, ok := o.GetAnnotations()[tooLarge]
+	if !ok {
+		return nil
+	}
+	e := &Excess{}
+	_, _ = fmt.Sscanf(mark, "%d %d %s", &e.Bytes, &e.Max, &e.Field) // only mark writes the annotation
+	return e
+}
+
+// judge returns the first field of a whole object that is too large, or nil.
+func judge(o metav1.Object) *Excess {
+	labels, finalizers := 0, 0
+	for key, value := range o.GetLabels() {
+		labels += len(key) + len(value) + EntryCost
+	}
+	for _, name := range o.GetFinalizers() {
+		if name != meta.Finalizer { // otherwise the controller's own write could pass the bound
+			finalizers += len(name) + EntryCost
+		}
+	}
+	switch {
+	case labels > MaxMetadata:
+		return &Excess{"metadata.labels", labels, MaxMetadata}
+	case finalizers > MaxMetadata:
+		return &Excess{"metadata.finalizers", finalizers, MaxMetadata}
+	}
+	for _, field := range []string{"Spec", "Status"} {
+		value := content(o, field)
+		if bytes := size(value); bytes > MaxContent {
+			return &Excess{largest(value, strings.ToLower(field)), bytes, MaxContent}
+		}
+	}
+	return nil
+}
+
+// content returns a field of an object's Go type. If the type has no such field, content returns an
+// empty value that belongs to no object.
+func content(o metav1.Object, field string) reflect.Value {
+	v := reflect.ValueOf(o).Elem()
+	if found := v.FieldByName(field); found.IsValid() {
+		return found
+	}
+	return reflect.New(reflect.TypeFor[struct{}]()).Elem()
+}

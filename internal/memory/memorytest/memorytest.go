@@ -1,0 +1,240 @@
+// Package memorytest measures how much memory a program's cache takes for large objects.
+package memorytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
+)
+
+const (
+	// large is the size of an object: etcd stores at most 1.5 MiB.
+	large = 1_400_000
+	// most is how much memory the cache may take for such an object, in bytes.
+	most = 20 << 10
+)
+
+// Run checks a program's cache. For each kind in options.ByObject, it makes objects of 1.4 MB. Each
+// object is large in another field of the metadata, the spec or the status. The kind's transform
+// reduces the objects. Afterwards, none may take more than 20 KiB of memory. Run logs the largest
+// figure of each kind.
+//
+// A kind without a transform of its own is large only in the metadata: no tenant writes its
+// objects.
+func Run(t *testing.T, options cache.Options) {
+	t.Helper()
+	for o, by := range options.ByObject {
+		name := fmt.Sprintf("%T", o)
+		if kind := o.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+			name = kind
+		}
+		kind, typed := kinds.All().Named(name[strings.LastIndex(name, ".")+1:])
+		if _, partial := o.(*metav1.PartialObjectMetadata); !partial && !typed {
+			continue // Secrets and namespaces that only administrators write
+		}
+		t.Run(name, func(t *testing.T) {
+			examples := metadata()
+			transform := options.DefaultTransform
+			if by.Transform != nil {
+				transform = by.Transform
+			}
+			if typed && by.Transform != nil {
+				content(kind, examples)
+			}
+			worst, where := uint64(0), ""
+			for place, fields := range examples {
+				taken := measure(t, o, fields, transform)
+				if taken > most {
+					t.Errorf("%s: %d bytes of memory for an object, want %d at the most", place, taken, most)
+				}
+				if taken >= worst {
+					worst, where = taken, place
+				}
+			}
+			t.Logf("%d places; at most %d bytes of memory for an object, if %s is large", len(examples), worst, where)
+		})
+	}
+}
+
+// measure returns how many bytes of memory an object takes after the transform. The argument fields
+// has the JSON of the object.
+func measure(t *testing.T, o client.Object, fields []byte, transform func(any) (any, error)) uint64 {
+	t.Helper()
+	const copies = 4
+	kept := make([]any, copies)
+	before := heap()
+	for i := range kept {
+		read := empty(o)
+		must.Succeed(t, json.Unmarshal(fields, read))
+		var err error
+		kept[i], err = transform(read)
+		must.Succeed(t, err)
+	}
+	after := heap()
+	runtime.KeepAlive(kept)
+	runtime.KeepAlive(fields)
+	return (max(after, before) - before) / copies
+}
+
+// heap returns the number of bytes that are in use.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC() // the first run may leave what finalizers hold
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// empty returns an empty object of the same kind.
+func empty(o client.Object) client.Object {
+	made := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object) // the type is that of o
+	if untyped, ok := made.(*unstructured.Unstructured); ok {
+		untyped.Object = map[string]any{}
+	}
+	return made
+}
+
+// metadata returns objects as JSON, each large in one field of the metadata. The keys are the paths
+// of the fields.
+func metadata() map[string][]byte {
+	named := func() metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "tenant-a", Name: "app", UID: types.UID(strings.Repeat("u", 36)), Finalizers: []string{meta.Finalizer}}
+	}
+	labels, finalizers, annotations, owners, managed := named(), named(), named(), named(), named()
+	labels.Labels, annotations.Annotations = map[string]string{}, map[string]string{
+		meta.ReconcileRequestedAnnotation: strings.Repeat("x", 50<<10), meta.FluxReconcileRequestedAnnotation: strings.Repeat("x", 50<<10),
+		meta.AllowAccountChangeAnnotation: strings.Repeat("x", 50<<10), "note": strings.Repeat("x", 50<<10),
+		"lanyard.dev/registry-username": strings.Repeat("x", 50<<10),
+	}
+	for i := range large / 20 {
+		labels.Labels[fmt.Sprintf("key-%06d", i)] = "value"
+		finalizers.Finalizers = append(finalizers.Finalizers, fmt.Sprintf("example.com/%06d", i))
+	}
+	for i := range large / 300 {
+		owners.OwnerReferences = append(owners.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: strings.Repeat("x", 200), UID: types.UID(fmt.Sprint(i))})
+		managed.ManagedFields = append(managed.ManagedFields, metav1.ManagedFieldsEntry{Manager: strings.Repeat("x", 200)})
+	}
+	examples := map[string][]byte{}
+	for place, o := range map[string]metav1.ObjectMeta{
+		"nothing": named(), "metadata.labels": labels, "metadata.finalizers": finalizers, "metadata.annotations": annotations,
+		"metadata.ownerReferences": owners, "metadata.managedFields": managed,
+	} {
+		examples[place] = []byte(`{"apiVersion":"v1","kind":"X","metadata":` + text(o) + `}`)
+	}
+	return examples
+}
+
+// content adds objects as JSON to the examples, each large in one field of the spec or the status.
+func content(kind kinds.Kind, examples map[string][]byte) {
+	for _, part := range []string{"Spec", "Status"} {
+		root := reflect.TypeOf(kind.New()).Elem()
+		field, ok := root.FieldByName(part)
+		if !ok {
+			continue
+		}
+		for place, indexes := range places(field.Type, strings.ToLower(part), field.Index) {
+			o := kind.New()
+			o.SetNamespace("tenant-a")
+			o.SetName("app")
+			if fill(at(reflect.ValueOf(o).Elem(), indexes), large) {
+				examples[place] = []byte(`{"apiVersion":"` + kind.GroupVersion().String() + `","kind":"` + kind.Kind + `",` + text(o)[1:])
+			}
+		}
+	}
+}
+
+// places returns the fields below a type, as paths and as indexes for the function at. It looks
+// into structs, and not into lists and maps.
+func places(t reflect.Type, path string, index []int) map[string][]int {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || t == reflect.TypeFor[metav1.Time]() {
+		return map[string][]int{path: index}
+	}
+	found := map[string][]int{}
+	for i := range t.NumField() {
+		if !t.Field(i).IsExported() {
+			continue
+		}
+		below := path + "." + t.Field(i).Name
+		for place, indexes := range places(t.Field(i).Type, below, append(append([]int{}, index...), i)) {
+			found[place] = indexes
+		}
+	}
+	return found
+}
+
+// at returns the field of a struct with these indexes. It sets nil pointers on the way.
+func at(v reflect.Value, indexes []int) reflect.Value {
+	for _, i := range indexes {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		v = v.Field(i)
+	}
+	return v
+}
+
+// fill makes a value about this many bytes large as JSON. It returns false if the value cannot be
+// large, as a number.
+func fill(v reflect.Value, bytes int) bool {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(strings.Repeat("x", bytes))
+		return true
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		return fill(v.Elem(), bytes)
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			v.SetBytes([]byte(`{"x":"` + strings.Repeat("x", bytes) + `"}`)) // the JSON of a RawExtension
+			return true
+		}
+		elements := bytes / 100
+		v.Set(reflect.MakeSlice(v.Type(), elements, elements))
+		for i := range elements {
+			fill(v.Index(i), 50)
+		}
+		return elements > 0
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for i := range bytes / 100 {
+			value := reflect.New(v.Type().Elem()).Elem()
+			fill(value, 50)
+			v.SetMapIndex(reflect.ValueOf(fmt.Sprint("key-", i)).Convert(v.Type().Key()), value)
+		}
+		return true
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if v.Field(i).CanSet() && fill(v.Field(i), bytes) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func text(value any) string {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return "{" + err.Error() // no valid JSON: the test fails
+	}
+	return string(data)
+}
