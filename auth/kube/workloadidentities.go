@@ -368,8 +368,12 @@ func trimIdentity(object any) (any, error) {
 			kept[name] = text
 		}
 	}
+	kind := target(full)
+	if len(kind) > MaxProviderConfig { // no target has such a long name, so the identity is refused
+		kind = strings.Clone(kind[:MaxProviderConfig+1])
+	}
 	trimmed := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"targetSystem": map[string]any{"type": target(full), "providerConfig": kept}},
+		"spec": map[string]any{"targetSystem": map[string]any{"type": kind, "providerConfig": kept}},
 	}}
 	trimmed.SetGroupVersionKind(full.GroupVersionKind())
 	trimmed.SetNamespace(full.GetNamespace())

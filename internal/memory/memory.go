@@ -67,7 +67,7 @@ func (k Kept) Remember(object any) (any, error) {
 		return object, nil // a tombstone: the watch has missed the object's deletion
 	}
 	labels, finalizers := o.GetLabels(), o.GetFinalizers()
-	excess := judge(o)
+	excess, ours := judge(o), slices.Contains(o.GetFinalizers(), meta.Finalizer)
 	var annotations map[string]string
 	if k.Annotations != nil {
 		annotations = k.Annotations(o)
@@ -75,7 +75,9 @@ func (k Kept) Remember(object any) (any, error) {
 	reduce(o)
 	if excess != nil {
 		labels, annotations = nil, map[string]string{tooLarge: excess.mark()}
-		finalizers = slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool { return f != meta.Finalizer })
+		if finalizers = nil; ours {
+			finalizers = []string{meta.Finalizer}
+		}
 		stub(o)
 	}
 	if len(annotations) > 0 {

@@ -4,6 +4,7 @@ package memorytest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime"
 	"strings"
@@ -36,6 +37,7 @@ const (
 // objects.
 func Run(t *testing.T, options cache.Options) {
 	t.Helper()
+	big := metadata()
 	for o, by := range options.ByObject {
 		name := fmt.Sprintf("%T", o)
 		if kind := o.GetObjectKind().GroupVersionKind().Kind; kind != "" {
@@ -46,7 +48,7 @@ func Run(t *testing.T, options cache.Options) {
 			continue // Secrets and namespaces that only administrators write
 		}
 		t.Run(name, func(t *testing.T) {
-			examples := metadata()
+			examples := maps.Clone(big)
 			transform := options.DefaultTransform
 			if by.Transform != nil {
 				transform = by.Transform
@@ -73,7 +75,7 @@ func Run(t *testing.T, options cache.Options) {
 // has the JSON of the object.
 func measure(t *testing.T, o client.Object, fields []byte, transform func(any) (any, error)) uint64 {
 	t.Helper()
-	const copies = 4
+	const copies = 2
 	kept := make([]any, copies)
 	before := heap()
 	for i := range kept {
@@ -119,11 +121,9 @@ func metadata() map[string][]byte {
 		meta.AllowAccountChangeAnnotation: strings.Repeat("x", 50<<10), "note": strings.Repeat("x", 50<<10),
 		"lanyard.dev/registry-username": strings.Repeat("x", 50<<10),
 	}
-	for i := range large / 20 {
-		labels.Labels[fmt.Sprintf("key-%06d", i)] = "value"
-		finalizers.Finalizers = append(finalizers.Finalizers, fmt.Sprintf("example.com/%06d", i))
-	}
 	for i := range large / 300 {
+		name := fmt.Sprint(strings.Repeat("x", 240), ".example.com/", i)
+		labels.Labels[name], finalizers.Finalizers = "value", append(finalizers.Finalizers, name)
 		owners.OwnerReferences = append(owners.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: strings.Repeat("x", 200), UID: types.UID(fmt.Sprint(i))})
 		managed.ManagedFields = append(managed.ManagedFields, metav1.ManagedFieldsEntry{Manager: strings.Repeat("x", 200)})
 	}
