@@ -25,6 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/identity"
 	"github.com/lanyard-dev/lanyard/internal/identity/identitytest"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
@@ -53,6 +54,43 @@ func TestChain(t *testing.T) {
 	if chain, err := w.Identities.Chain(t.Context(), subject); err != nil || len(chain) != 3 || chain[2].Name() != "root" {
 		t.Errorf("chain %v, %v", chain, err)
 	}
+}
+
+// TestTooLarge checks that nobody may use an identity that is too large for the cache, not even as
+// the source of another identity. The cache has such an identity without its spec, as a role
+// without an ARN. A namespace with labels that are too large may use no lent identity.
+func TestTooLarge(t *testing.T) {
+	w := identitytest.New(t)
+	w.Static("root", identitytest.Admits())
+	landing := identitytest.RoleSpec("arn:aws:iam::111111111111:role/landing", "root", identitytest.Admits())
+	w.Role("landing", landing)
+	subject := w.Role("target", identitytest.RoleSpec("arn:aws:iam::222222222222:role/target", "role/landing", identitytest.Admits()))
+	admitted := func(want bool) {
+		t.Helper()
+		if err := w.Identities.Admits(t.Context(), "team-a", subject); (err == nil) != want {
+			t.Errorf("admitted: %v, want %v", err, want)
+		}
+	}
+	labels := map[string]string{}
+	for i := range 1000 {
+		labels[fmt.Sprint("key-", i)] = ""
+	}
+	admitted(true)
+	large := &v1alpha1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "landing", Labels: labels}, Spec: landing}
+	_, err := memory.Kept{}.Remember(large)
+	must.Succeed(t, err)
+	w.Put(large)
+	admitted(false)
+	w.Role("landing", landing)
+	admitted(true)
+	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels}}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	_, err = memory.Kept{Labels: true}.Remember(namespace)
+	must.Succeed(t, err)
+	w.Put(namespace)
+	admitted(false)
+	w.Namespace("team-a", nil)
+	admitted(true)
 }
 
 // TestFieldsReachAWS asserts that AWS gets each field of a role identity. Cluster API Provider AWS

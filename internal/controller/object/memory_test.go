@@ -1,14 +1,17 @@
 package object
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 func TestRememberKeepsTheRequests(t *testing.T) {
@@ -39,5 +42,38 @@ func TestRememberKeepsTheRequests(t *testing.T) {
 	}
 	if got, err := Remember("tombstone"); err != nil || got != "tombstone" {
 		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// TestUpdatesOfLargeObjects checks that an object is reconciled when it becomes too large for the
+// cache, and when somebody makes it smaller. Neither changes the object's generation.
+func TestUpdatesOfLargeObjects(t *testing.T) {
+	remembered := func(labels, finalizers int) *v1alpha1.OCIRepository {
+		o := &v1alpha1.OCIRepository{}
+		for i := range labels {
+			metav1.SetMetaDataLabel(&o.ObjectMeta, fmt.Sprint("key-", i), "")
+		}
+		for i := range finalizers {
+			o.Finalizers = append(o.Finalizers, fmt.Sprint("example.com/", i))
+		}
+		_, err := Remember(o)
+		must.Succeed(t, err)
+		return o
+	}
+	for name, c := range map[string]struct {
+		before, after *v1alpha1.OCIRepository
+		want          bool
+	}{
+		"more labels":              {remembered(1, 0), remembered(2, 0), false},
+		"too many labels":          {remembered(1, 0), remembered(1000, 0), true},
+		"labels removed":           {remembered(1000, 0), remembered(1, 0), true},
+		"too many, and unchanged":  {remembered(1000, 0), remembered(1000, 0), false},
+		"still too many labels":    {remembered(1000, 0), remembered(999, 0), true},
+		"now too many finalizers":  {remembered(1000, 1000), remembered(0, 1000), true},
+		"labels beside finalizers": {remembered(0, 1000), remembered(1, 1000), false},
+	} {
+		if got := requestChanged().Update(event.UpdateEvent{ObjectOld: c.before, ObjectNew: c.after}); got != c.want {
+			t.Errorf("%s: reconciled %v, want %v", name, got, c.want)
+		}
 	}
 }
