@@ -56,9 +56,13 @@ func Run(t *testing.T, options cache.Options) {
 			if typed && by.Transform != nil {
 				content(kind, examples)
 			}
+			measure(t, o, examples["nothing"], transform) // the first decoding of a type fills caches
 			worst, where := uint64(0), ""
 			for place, fields := range examples {
 				taken := measure(t, o, fields, transform)
+				if taken > most {
+					taken = min(taken, measure(t, o, fields, transform)) // the runtime may have grown meanwhile
+				}
 				if taken > most {
 					t.Errorf("%s: %d bytes of memory for an object, want %d at the most", place, taken, most)
 				}
@@ -66,7 +70,7 @@ func Run(t *testing.T, options cache.Options) {
 					worst, where = taken, place
 				}
 			}
-			t.Logf("%d places; at most %d bytes of memory for an object, if %s is large", len(examples), worst, where)
+			t.Logf("%s, %d places: at most %d bytes of memory for an object, if %s is large", name, len(examples), worst, where)
 		})
 	}
 }
