@@ -66,6 +66,9 @@ func (k Kept) Remember(object any) (any, error) {
 	if !ok {
 		return object, nil // a tombstone: the watch has missed the object's deletion
 	}
+	if Refused(o) != nil {
+		return o, nil // an informer may call a transform twice, and a stub must stay a stub
+	}
 	labels, finalizers := o.GetLabels(), o.GetFinalizers()
 	excess, ours := judge(o), slices.Contains(o.GetFinalizers(), meta.Finalizer)
 	var annotations map[string]string

@@ -105,7 +105,6 @@ func TestRefused(t *testing.T) {
 		"a finalizer more": {func(o *toolkitv1.OCIRepository) { o.Finalizers = append(names(fit+1), meta.Finalizer) }, "metadata.finalizers"},
 		"annotations":      {func(o *toolkitv1.OCIRepository) { o.Annotations["note"] = long }, ""},
 		"owners":           {func(o *toolkitv1.OCIRepository) { o.OwnerReferences[0].Name = long }, ""},
-		"a forged mark":    {func(o *toolkitv1.OCIRepository) { o.Annotations[tooLarge] = "1 1 spec" }, ""},
 		"spec":             {func(o *toolkitv1.OCIRepository) { o.Spec.URL = long }, "spec.url"},
 		"spec, inlined":    {func(o *toolkitv1.OCIRepository) { o.Spec.ServiceAccountName = long }, "spec.serviceAccountName"},
 		"status":           {func(o *toolkitv1.OCIRepository) { o.Status.Artifact.Metadata = map[string]string{"x": long} }, "status.artifact.metadata"},
@@ -120,6 +119,10 @@ func TestRefused(t *testing.T) {
 			excess := Refused(o)
 			if got != any(o) || (excess == nil) != (c.field == "") || excess != nil && excess.Field != c.field {
 				t.Fatalf("%+v, want %q", excess, c.field)
+			}
+			again, err := Kept{Finalizers: true, Labels: true}.Remember(o.DeepCopy())
+			if err != nil || !reflect.DeepEqual(again, got) {
+				t.Errorf("remembered again: %+v, %v, want %+v", again, err, got)
 			}
 			if excess == nil {
 				return
