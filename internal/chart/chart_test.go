@@ -683,7 +683,7 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	must.Succeed(t, err)
 	// Replace "lanyard-" by "credentials-" in all names. The Replacer restores the names of the
 	// program and the image, which do not change.
-	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
+	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|metadata|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
 	want = strings.NewReplacer(
 		"[/credentials-", "[/lanyard-", "lanyard/credentials-", "lanyard/lanyard-",
 		// fullnameOverride renames neither Leases nor the token server's Secret.
