@@ -31,6 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/memory/memorytest"
 	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
 func nothing(string) string { return "" }
@@ -150,7 +151,7 @@ func TestMemory(t *testing.T) {
 	kept := memory(f)
 	maps.Copy(kept, kube.ByObject(kube.DefaultAnnotations()))
 	maps.Copy(kept, kube.WorkloadIdentitiesByObject(types.NamespacedName{Namespace: "lanyard-system", Name: "issuer"}))
-	options, err := f.ManagerOptions(kept, kinds.All().AddToScheme)
+	options, err := program.ManagerOptions(kept, kinds.All().AddToScheme)
 	must.Succeed(t, err)
 	memorytest.Run(t, options.Cache)
 }

@@ -22,12 +22,13 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/discovery/flags"
 	"github.com/lanyard-dev/lanyard/internal/memory/memorytest"
 	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
 // TestMemory checks that a large object takes little memory.
 func TestMemory(t *testing.T) {
 	f := flags.Flags{Namespace: "lanyard-system"}
-	options, err := f.ManagerOptions(memory(f))
+	options, err := program.ManagerOptions(memory(f))
 	must.Succeed(t, err)
 	memorytest.Run(t, options.Cache)
 }

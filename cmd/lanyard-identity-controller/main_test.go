@@ -7,13 +7,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/memory/memorytest"
 	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
 // TestMemory checks that a large object of a tenant takes little memory.
 func TestMemory(t *testing.T) {
 	f := flags.Flags{Issuer: "https://issuer.example.com", Bindings: true, AWSIdentities: true}
 	f.Namespace = "lanyard-system"
-	options, err := f.ManagerOptions(memory(f), kinds.All().AddToScheme)
+	options, err := program.ManagerOptions(memory(f), kinds.All().AddToScheme)
 	must.Succeed(t, err)
 	memorytest.Run(t, options.Cache)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/memory/memorytest"
 	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/program"
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
@@ -13,7 +14,7 @@ import (
 func TestMemory(t *testing.T) {
 	f := flags.Flags{}
 	f.Namespace = "lanyard-system"
-	options, err := f.ManagerOptions(memory(f), kinds.All().AddToScheme)
+	options, err := program.ManagerOptions(memory(f), kinds.All().AddToScheme)
 	must.Succeed(t, err)
 	memorytest.Run(t, options.Cache)
 }
