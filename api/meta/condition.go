@@ -112,8 +112,9 @@ const (
 	// ReasonStorageFailed says that the artifact store could not keep the artifact.
 	ReasonStorageFailed = "StorageFailed"
 
-	// ReasonStorageFull says that the artifact store, or the namespace's part of the store, has
-	// reached its size limit (--artifact-store-max-size, --artifact-namespace-max-size).
+	// ReasonStorageFull says that the artifact store or its volume has no room for the artifact
+	// (--artifact-store-max-size), or that the namespace has reached its share of the store or its
+	// size limit (--artifact-namespace-max-size).
 	ReasonStorageFull = "StorageFull"
 
 	// ReasonExternalArtifactRefused says that the ExternalArtifact with the object's name was not

@@ -143,6 +143,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 	err = errors.Join(
 		metrics.Registry.Register(mgr.Tokens),
 		metrics.Registry.Register(storeSize(artifacts)),
+		metrics.Registry.Register(source.NewNamespaceSizes(artifacts)),
 		metrics.Registry.Register(object.NewMetrics(ctx, objects)),
 		metrics.Registry.Register(tenants.Durations),
 		mgr.Add(artifactPort),

@@ -287,7 +287,7 @@ func (zeros) Read(p []byte) (int, error) {
 func TestLimits(t *testing.T) {
 	beside(t)
 	s := takeShard(t)
-	s.start(t, "limits", map[string]any{"artifacts": map[string]any{"maxDecompressedSize": "1Mi", "storeMaxSize": "300Ki", "namespaceMaxSize": "300Ki"}})
+	s.start(t, "limits", map[string]any{"artifacts": map[string]any{"maxDecompressedSize": "1Mi", "storeMaxSize": "1500Ki", "namespaceMaxSize": "1500Ki"}})
 	tn := s.newTenant(t, "limits")
 	object := func(name, tag string) *v1alpha1.OCIRepository {
 		o := tn.object(name)
@@ -315,13 +315,16 @@ func TestLimits(t *testing.T) {
 	t.Run("store full", func(t *testing.T) {
 		tn.push(t, "one", layer(t, file("noise", noise(t, 100<<10))))
 		tn.push(t, "two", layer(t, file("noise", noise(t, 250<<10))))
+		tn.push(t, "three", layer(t, file("noise", noise(t, 400<<10))))
 		first, second := object("first", "one"), object("second", "two")
 		create(t, first)
 		await(t, first, "the artifact", pulled)
+		// The share of the only namespace is 3/8 of 1500 KiB: 562 KiB. The largest artifact counts
+		// twice: the two objects need 100 KiB + 2 * 250 KiB.
 		create(t, second)
 		await(t, second, "the store is full", failing("StorageFull", "--artifact-store-max-size"))
 		// If there is no room for an object's new artifact, the object keeps the old one.
-		patch(t, first, func(o *v1alpha1.OCIRepository) { o.Spec.Ref.Tag = "two" })
+		patch(t, first, func(o *v1alpha1.OCIRepository) { o.Spec.Ref.Tag = "three" })
 		await(t, first, "the store is full", failing("StorageFull", "--artifact-store-max-size"))
 		if !strings.HasPrefix(first.Status.Artifact.Revision, "one@") {
 			t.Errorf("its artifact is %s; want the former", first.Status.Artifact.Revision)

@@ -22,7 +22,7 @@ func (s *Store) Annotate(ctx context.Context, o Object, digest string, write fun
 	if err != nil {
 		return err
 	}
-	w := &writer{ctx: ctx, store: s, owner: o, what: "artifact's note", hash: sha256.New()}
+	w := &writer{ctx: ctx, store: s, owner: o, what: "artifact's note", tmp: tempName(), counts: sum, hash: sha256.New()}
 	return w.keep(write, func() (name string, err error) {
 		_, err = s.root.Lstat(path.Join(o.dir(), sum+fileSuffix))
 		if errors.Is(err, fs.ErrNotExist) {

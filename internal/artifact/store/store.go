@@ -26,6 +26,9 @@ var (
 	ErrFull = errors.New("the artifact store is full")
 	// ErrNamespaceFull means that a write would exceed the namespace's bound. It wraps ErrFull.
 	ErrNamespaceFull = fmt.Errorf("%w for this namespace", ErrFull)
+	// ErrShareFull means that a write would exceed the namespace's share of the store, which depends
+	// on the room that other namespaces leave. It wraps ErrFull.
+	ErrShareFull = fmt.Errorf("%w for this namespace's share", ErrFull)
 	// ErrVolume means that the underlying volume has no room for a write that the bounds allow.
 	ErrVolume = errors.New("the artifact store's volume is full")
 	// ErrNotFound means that an artifact is not in the store.
@@ -37,6 +40,8 @@ var (
 // Options of a store. The zero value bounds nothing.
 type Options struct {
 	// MaxBytes bounds the total size of all artifacts, in bytes; 0 means no bound except the disk.
+	// Each namespace may have a share of these bytes, which shrinks while the store fills. With 0,
+	// no namespace has a share.
 	MaxBytes int64
 	// MaxNamespaceBytes bounds the artifacts of one namespace, in bytes, so that a tenant cannot
 	// fill the store for other tenants; 0 means no bound.
@@ -57,11 +62,13 @@ type Stored struct {
 	note int64 // the length of the artifact's note
 }
 
+// sum returns the digest in hex.
+func (f Stored) sum() string { return strings.TrimPrefix(f.Digest, digestPrefix) }
+
 // Store is a folder of artifacts. It is safe for concurrent use.
 type Store struct {
 	root *os.Root
 	key  key
-	opts Options
 	// create creates a file for writing; tests make it fail.
 	create func(name string) (file, error)
 	// keep says which artifacts Collect does not remove; tests change it.
@@ -72,9 +79,7 @@ type Store struct {
 	// Content is read and written without the lock.
 	tree sync.Mutex
 
-	mu   sync.Mutex // guards the fields below; never held during I/O
-	used map[string]int64
-	all  int64
+	usage usage
 }
 
 // file is the file that Put writes.
@@ -97,7 +102,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the artifact store: %w", err)
 	}
-	s := &Store{root: root, opts: opts, keep: fluxRetention(), used: make(map[string]int64)}
+	s := &Store{root: root, keep: fluxRetention(), usage: usage{opts: opts, namespaces: map[string]*namespaceUsage{}}}
 	s.create = func(name string) (file, error) {
 		return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	}
@@ -121,7 +126,7 @@ func (s *Store) prepare() error {
 	}
 	return s.each(func(o Object, files []Stored) error {
 		for _, f := range files {
-			s.account(o.Namespace, f.Size+f.note)
+			s.usage.count(o, f.sum(), f.Size+f.note)
 		}
 		return nil
 	})
@@ -129,38 +134,6 @@ func (s *Store) prepare() error {
 
 // Close closes the folder.
 func (s *Store) Close() error { return s.root.Close() }
-
-// Size returns the total size of all artifacts and notes, in bytes.
-func (s *Store) Size() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all
-}
-
-func (s *Store) account(namespace string, n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.all += n
-	s.used[namespace] += n
-	if s.used[namespace] == 0 {
-		delete(s.used, namespace)
-	}
-}
-
-// reserve reserves room for n bytes, or returns an error that says which bound is exceeded.
-func (s *Store) reserve(namespace string, n int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if limit := s.opts.MaxBytes; limit > 0 && s.all+n > limit {
-		return fmt.Errorf("%w: its limit is %d bytes", ErrFull, limit)
-	}
-	if limit := s.opts.MaxNamespaceBytes; limit > 0 && s.used[namespace]+n > limit {
-		return fmt.Errorf("%w: the limit of namespace %s is %d bytes", ErrNamespaceFull, namespace, limit)
-	}
-	s.all += n
-	s.used[namespace] += n
-	return nil
-}
 
 // Put calls write, and stores the output as an artifact of the object. The artifact appears as a
 // whole, and only after write has returned nil. Put returns an error of write unchanged. If there
@@ -171,7 +144,8 @@ func (s *Store) Put(ctx context.Context, o Object, write func(io.Writer) error) 
 	if err != nil {
 		return Stored{}, err
 	}
-	w := &writer{ctx: ctx, store: s, owner: o, what: "artifact", hash: sha256.New()}
+	w := &writer{ctx: ctx, store: s, owner: o, what: "artifact", tmp: tempName(), hash: sha256.New()}
+	w.counts = w.tmp
 	var sum string
 	err = w.keep(write, func() (name string, err error) {
 		sum = hex.EncodeToString(w.hash.Sum(nil))
@@ -207,10 +181,14 @@ type writer struct {
 	store *Store
 	owner Object
 	what  string // what the file is, for error texts
-	file  file
-	hash  hash.Hash
-	n     int64
-	err   error
+	tmp   string // name of the temporary file
+	// counts is the name under which usage counts the bytes meanwhile: the temporary file's, or the
+	// hex digest of the note's artifact.
+	counts string
+	file   file
+	hash   hash.Hash
+	n      int64
+	err    error
 }
 
 // keep calls write, and stores the output in the owner's folder. When the content is complete, keep
@@ -218,23 +196,22 @@ type writer struct {
 // folder. If only this sync fails, the file has its name, but a loss of power could undo the
 // rename. So keep returns an error.
 func (w *writer) keep(write func(io.Writer) error, place func() (name string, err error)) (err error) {
-	tmp := tempName()
-	if w.file, err = w.store.create(tmp); err != nil {
+	if w.file, err = w.store.create(w.tmp); err != nil {
 		return w.failed(err)
 	}
 	if err = w.finish(write(w)); err == nil {
-		err = w.publish(tmp, place)
+		err = w.publish(place)
 	}
 	if err != nil {
-		_ = w.store.root.Remove(tmp)
-		w.store.account(w.owner.Namespace, -w.n)
+		_ = w.store.root.Remove(w.tmp)
+		w.store.usage.count(w.owner, w.counts, -w.n)
 		return err
 	}
 	return w.store.syncDir(w.owner.dir())
 }
 
 // publish renames the finished file to its final name.
-func (w *writer) publish(tmp string, place func() (name string, err error)) error {
+func (w *writer) publish(place func() (name string, err error)) error {
 	s := w.store
 	s.tree.Lock()
 	defer s.tree.Unlock()
@@ -247,12 +224,15 @@ func (w *writer) publish(tmp string, place func() (name string, err error)) erro
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return w.failed(err)
 	}
-	if err := s.root.Rename(tmp, final); err != nil {
+	if err := s.root.Rename(w.tmp, final); err != nil {
 		return w.failed(err)
 	}
+	var replaced int64
 	if before != nil {
-		s.account(w.owner.Namespace, -before.Size())
+		replaced = before.Size()
 	}
+	sum, _, _ := strings.Cut(name, ".")
+	s.usage.rename(w.owner, w.counts, sum, w.n, replaced)
 	return nil
 }
 
@@ -272,7 +252,7 @@ func (w *writer) Write(p []byte) (int, error) {
 	if w.err = context.Cause(w.ctx); w.err != nil {
 		return 0, w.err
 	}
-	if w.err = w.store.reserve(w.owner.Namespace, int64(len(p))); w.err != nil {
+	if w.err = w.store.usage.reserve(w.owner, w.counts, w.n, int64(len(p))); w.err != nil {
 		return 0, w.err
 	}
 	w.n += int64(len(p))
@@ -381,11 +361,11 @@ func (s *Store) remove(o Object, files []Stored) (freed int64, err error) {
 		if err := s.root.RemoveAll(note); err != nil {
 			return freed, fmt.Errorf("remove the artifact's note: %w", err)
 		}
-		s.account(o.Namespace, -f.note)
+		s.usage.count(o, f.sum(), -f.note)
 		if err := s.root.RemoveAll(f.Path); err != nil {
 			return freed + f.note, fmt.Errorf("remove the artifact: %w", err)
 		}
-		s.account(o.Namespace, -f.Size)
+		s.usage.count(o, f.sum(), -f.Size)
 		freed += f.Size + f.note
 	}
 	s.prune(o.dir())

@@ -227,7 +227,7 @@ func (lateFull) Sync() error { return &fs.PathError{Op: "sync", Err: syscall.ENO
 
 func TestBounds(t *testing.T) {
 	dir := t.TempDir()
-	s := open(t, dir, Options{MaxBytes: 100, MaxNamespaceBytes: 60})
+	s := open(t, dir, Options{MaxBytes: 400, MaxNamespaceBytes: 60})
 	a, b := object("tenant-a", "app"), object("tenant-b", "app")
 	first := put(t, s, a, strings.Repeat("1", 30))
 	put(t, s, a, strings.Repeat("2", 30))
@@ -239,9 +239,6 @@ func TestBounds(t *testing.T) {
 		t.Errorf("again at the bound: %v", err)
 	}
 	put(t, s, b, strings.Repeat("4", 40)) // the full namespace does not affect tenant-b
-	if _, err := s.Put(t.Context(), b, text("5")); !errors.Is(err, ErrFull) || errors.Is(err, ErrNamespaceFull) || !strings.Contains(err.Error(), "100") {
-		t.Errorf("above the store's bound: %v", err)
-	}
 	if s.Size() != 100 {
 		t.Errorf("%d bytes counted", s.Size())
 	}
@@ -251,12 +248,17 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	// After a restart the count is the same, and freed room can be used.
-	s = open(t, dir, Options{MaxBytes: 100, MaxNamespaceBytes: 60})
+	s = open(t, dir, Options{MaxBytes: 400, MaxNamespaceBytes: 60})
 	if s.Size() != 100 {
 		t.Errorf("%d bytes counted after a restart", s.Size())
 	}
 	must.Succeed(t, s.Remove(a))
-	put(t, s, a, strings.Repeat("6", 60))
+	put(t, s, a, strings.Repeat("6", 50))
+	// The administrator has lowered the bound below what is stored.
+	s = open(t, dir, Options{MaxBytes: 100})
+	if _, err := s.Put(t.Context(), b, text(strings.Repeat("5", 11))); !errors.Is(err, ErrFull) || errors.Is(err, ErrNamespaceFull) || !strings.Contains(err.Error(), "100") {
+		t.Errorf("above the store's bound: %v", err)
+	}
 }
 
 func TestOpenSweepsAndIgnoresForeignFiles(t *testing.T) {

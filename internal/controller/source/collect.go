@@ -19,12 +19,15 @@ const (
 	walkEvery    = time.Hour
 )
 
+// largestNamespaces is how many namespaces the log and the metric name at most.
+const largestNamespaces = 10
+
 // Collector removes artifacts that are in no object's status. It is a runnable of a manager and
 // runs in the replica that reconciles.
 type Collector struct {
 	// Artifacts has the artifacts of all kinds.
 	Artifacts *Artifacts
-	// Log gets a message when artifacts were removed.
+	// Log gets a message when artifacts were removed, and when the store had no room.
 	Log logr.Logger
 }
 
@@ -36,7 +39,10 @@ func (*Collector) NeedLeaderElection() bool { return true }
 func (c *Collector) Start(ctx context.Context) error {
 	ticker := time.NewTicker(collectEvery)
 	defer ticker.Stop()
-	var walked time.Time
+	var (
+		walked  time.Time
+		refused uint64
+	)
 	for {
 		collect := c.Artifacts.collectChanged
 		if time.Since(walked) >= walkEvery {
@@ -49,6 +55,11 @@ func (c *Collector) Start(ctx context.Context) error {
 		}
 		if done.Artifacts > 0 {
 			c.Log.Info("removed artifacts that no object names", "artifacts", done.Artifacts, "bytes", done.Bytes)
+		}
+		if all := c.Artifacts.Store.Refused(); all > refused {
+			c.Log.Info("the artifact store had no room for artifacts: raise --artifact-store-max-size, or have the largest namespaces delete sources",
+				"refused", all-refused, "largest", c.Artifacts.Store.Largest(largestNamespaces))
+			refused = all
 		}
 		select {
 		case <-ctx.Done():

@@ -3,15 +3,19 @@ package source_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -142,6 +146,66 @@ func TestCollectorLooksAtWhatChanged(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// If the store has no room, the log and the metric name the namespaces that use most of the store.
+// The log says so once for each pass with new refusals.
+func TestCollectorNamesWhoFillsTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorldWith(t, store.Options{MaxBytes: 8000})
+		put := func(namespace string, size int) error {
+			_, err := w.Shared.Artifacts.Store.Put(t.Context(), store.Object{Kind: "bucket", Namespace: namespace, Name: "app", UID: "uid"},
+				func(out io.Writer) error { _, err := out.Write(make([]byte, size)); return err })
+			return err
+		}
+		must.Succeed(t, put("greedy", 1500))
+		must.Succeed(t, put("modest", 100))
+		var lines []string
+		sink := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- (&source.Collector{Artifacts: w.Shared.Artifacts, Log: sink}).Start(ctx) }()
+		time.Sleep(source.CollectEvery / 2)
+		if err := put("third", 2000); !errors.Is(err, store.ErrShareFull) {
+			t.Fatal(err)
+		}
+		if err := put("third", 2000); !errors.Is(err, store.ErrShareFull) {
+			t.Fatal(err)
+		}
+		if len(lines) != 0 {
+			t.Errorf("before the refusals: %q", lines)
+		}
+		sizes := source.NewNamespaceSizes(w.Shared.Artifacts.Store)
+		if err := testutil.CollectAndCompare(sizes, strings.NewReader(`
+# HELP lanyard_artifact_store_namespace_bytes Bytes of a namespace's artifacts, with the room to replace the largest; only the ten largest namespaces.
+# TYPE lanyard_artifact_store_namespace_bytes gauge
+lanyard_artifact_store_namespace_bytes{namespace="greedy"} 3000
+lanyard_artifact_store_namespace_bytes{namespace="modest"} 200
+`)); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * source.CollectEvery)
+		stop()
+		must.Succeed(t, <-ended)
+		full := slices.DeleteFunc(lines, func(line string) bool { return !strings.Contains(line, "no room") })
+		if len(full) != 1 || !strings.Contains(full[0], `"refused"=2`) || !strings.Contains(full[0], "greedy") ||
+			strings.Index(full[0], "greedy") > strings.Index(full[0], "modest") {
+			t.Errorf("log %q", lines)
+		}
+	})
+}
+
+// The metric has ten series at most, however many namespaces a tenant has.
+func TestNamespaceSizesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	for i := range 12 {
+		_, err := w.Shared.Artifacts.Store.Put(t.Context(), store.Object{Kind: "bucket", Namespace: fmt.Sprint("ns", i), Name: "app", UID: "uid"},
+			func(out io.Writer) error { _, err := out.Write(make([]byte, 1)); return err })
+		must.Succeed(t, err)
+	}
+	if got := testutil.CollectAndCount(source.NewNamespaceSizes(w.Shared.Artifacts.Store)); got != 10 {
+		t.Errorf("%d series", got)
+	}
 }
 
 // The cache may not have seen a status that was just written. The artifact of that status must not

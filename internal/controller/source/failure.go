@@ -36,8 +36,11 @@ func explain(err error) (object.Failure, bool) {
 		return external.failure(), true
 	case errors.Is(err, store.ErrFull):
 		limit := "--artifact-store-max-size"
-		if errors.Is(err, store.ErrNamespaceFull) {
+		switch {
+		case errors.Is(err, store.ErrNamespaceFull):
 			limit = "--artifact-namespace-max-size"
+		case errors.Is(err, store.ErrShareFull):
+			limit += " or ask the namespaces with the most bytes (lanyard_artifact_store_namespace_bytes) to delete sources"
 		}
 		return object.Failure{
 			Reason: meta.ReasonStorageFull,

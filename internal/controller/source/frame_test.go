@@ -165,8 +165,8 @@ func TestSuspendedAndLost(t *testing.T) {
 // If the store is full, the message says which flag to raise, and the earlier artifact stays.
 func TestStoreThatIsFull(t *testing.T) {
 	for flag, options := range map[string]store.Options{
-		"--artifact-store-max-size":     {MaxBytes: 400},
-		"--artifact-namespace-max-size": {MaxBytes: 4000, MaxNamespaceBytes: 400},
+		"--artifact-store-max-size or ask": {MaxBytes: 2000},
+		"--artifact-namespace-max-size":    {MaxBytes: 8000, MaxNamespaceBytes: 400},
 	} {
 		w := newWorldWith(t, options)
 		w.finds("v1")

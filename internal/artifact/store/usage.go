@@ -1,0 +1,218 @@
+package store
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+// usage counts the bytes of a store, and refuses writes for which there is no room.
+//
+// A namespace is charged for its files, and for the room to replace its largest artifact. The old
+// and the new artifact exist together for a while. So a source can always get a new version, if the
+// version is no larger, however little room other namespaces leave. One replacement of a namespace
+// at a time is sure to find room.
+type usage struct {
+	opts Options
+
+	mu         sync.Mutex // guards the fields below; never held during I/O
+	all        int64      // bytes of all files
+	charged    int64      // sum of what the namespaces are charged for, in bytes
+	refused    uint64     // number of writes that found no room beside other namespaces
+	namespaces map[string]*namespaceUsage
+}
+
+// namespaceUsage counts the bytes of one namespace.
+type namespaceUsage struct {
+	bytes   int64 // bytes of all files
+	lasting int64 // sum of the largest artifact of each object
+	largest int64 // size of the largest artifact
+	objects map[Object][]counted
+}
+
+// counted is an artifact with its note, or an artifact that is being written.
+type counted struct {
+	name string // hex digest, or the name of the temporary file
+	size int64  // in bytes
+}
+
+// charge returns how many bytes the namespace is charged for.
+func (n *namespaceUsage) charge() int64 { return max(n.bytes, n.lasting+n.largest) }
+
+// share returns how many bytes a namespace may be charged for. Other namespaces are charged for
+// others bytes of a store that is bounded to limit bytes.
+//
+// A namespace may have half of what the others leave of three quarters of the store. So four large
+// namespaces do not fill the store. The last quarter is for small namespaces: each may have 1/256
+// of what the others leave of the whole store. So hundreds of namespaces do not fill it.
+func share(limit, others int64) int64 {
+	left := max(0, limit-others)
+	return max((left-limit/4)/2, left/256)
+}
+
+// reserve counts n more bytes of a file that is being written, or returns an error that says which
+// bound they would exceed. The argument written is how many bytes of the file are counted already.
+// A namespace that is above its share keeps its files, and may replace them.
+func (u *usage) reserve(o Object, file string, written, n int64) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var before int64
+	if counts := u.namespaces[o.Namespace]; counts != nil {
+		before = counts.charge()
+	}
+	u.add(o, file, n)
+	err := u.check(o.Namespace, before, written+n)
+	if err != nil {
+		u.add(o, file, -n)
+	}
+	return err
+}
+
+// check returns an error if the namespace exceeds a bound. The argument before is what the
+// namespace was charged for before. The argument writing is how many bytes of an unfinished file
+// are counted.
+func (u *usage) check(namespace string, before, writing int64) error {
+	counts := u.namespaces[namespace]
+	if limit := u.opts.MaxNamespaceBytes; limit > 0 && counts.bytes > limit {
+		return fmt.Errorf("%w: the limit of namespace %s is %d bytes", ErrNamespaceFull, namespace, limit)
+	}
+	limit := u.opts.MaxBytes
+	if limit <= 0 {
+		return nil
+	}
+	if u.all > limit {
+		u.refused++
+		return fmt.Errorf("%w: its limit is %d bytes", ErrFull, limit)
+	}
+	charge := counts.charge()
+	others := u.charged - charge
+	own := share(limit, others)
+	if charge <= before || charge <= own {
+		return nil
+	}
+	u.refused++
+	why := ""
+	if others > limit/4 {
+		why = ", because other namespaces fill the store"
+	}
+	return fmt.Errorf("%w: namespace %s has %d bytes, and its share is %d of %d bytes, with the room to replace its largest artifact%s",
+		ErrShareFull, namespace, counts.bytes-writing, own, limit, why)
+}
+
+// count adds n bytes to an object's file without a check. A negative n subtracts bytes.
+func (u *usage) count(o Object, file string, n int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.add(o, file, n)
+}
+
+// rename counts n bytes for another file of the object. That file has replaced a file of the given
+// size, or of size 0 if there was none.
+func (u *usage) rename(o Object, from, to string, n, replaced int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.add(o, from, -n)
+	u.add(o, to, n-replaced)
+}
+
+// add adds n bytes to an object's file. It never subtracts more than was added. The caller must
+// hold u.mu.
+func (u *usage) add(o Object, file string, n int64) {
+	counts := u.namespaces[o.Namespace]
+	if counts == nil {
+		counts = &namespaceUsage{objects: map[Object][]counted{}}
+		u.namespaces[o.Namespace] = counts
+	}
+	before := counts.charge()
+	n = counts.add(o, file, n)
+	u.all += n
+	u.charged += counts.charge() - before
+	if len(counts.objects) == 0 {
+		delete(u.namespaces, o.Namespace)
+	}
+}
+
+// add adds n bytes to an object's file, and returns the number of bytes that it has added.
+func (n *namespaceUsage) add(o Object, file string, delta int64) int64 {
+	files := n.objects[o]
+	before := largest(files)
+	i := slices.IndexFunc(files, func(c counted) bool { return c.name == file })
+	if i < 0 {
+		i, files = len(files), append(files, counted{name: file})
+	}
+	delta = max(delta, -files[i].size)
+	files[i].size += delta
+	if files[i].size == 0 {
+		files = slices.Delete(files, i, i+1)
+	}
+	n.objects[o] = files
+	if len(files) == 0 {
+		delete(n.objects, o)
+	}
+	after := largest(files)
+	n.bytes += delta
+	n.lasting += after - before
+	switch {
+	case after >= n.largest:
+		n.largest = after
+	case before == n.largest:
+		n.largest = 0
+		for _, files := range n.objects {
+			n.largest = max(n.largest, largest(files))
+		}
+	}
+	return delta
+}
+
+// largest returns the size of the largest file, or 0.
+func largest(files []counted) int64 {
+	var size int64
+	for _, f := range files {
+		size = max(size, f.size)
+	}
+	return size
+}
+
+// NamespaceSize says how many bytes of the store a namespace is charged for.
+type NamespaceSize struct {
+	// Namespace is the name of the namespace.
+	Namespace string
+	// Bytes is the size of the namespace's files and of the room to replace its largest artifact.
+	Bytes int64
+}
+
+// Largest returns the n namespaces with the most bytes, largest first. The names are for the
+// administrator only, not for other tenants.
+func (s *Store) Largest(n int) []NamespaceSize {
+	all := s.usage.sizes()
+	slices.SortFunc(all, func(a, b NamespaceSize) int {
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Namespace, b.Namespace))
+	})
+	return all[:min(n, len(all))]
+}
+
+func (u *usage) sizes() []NamespaceSize {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := make([]NamespaceSize, 0, len(u.namespaces))
+	for namespace, counts := range u.namespaces {
+		all = append(all, NamespaceSize{namespace, counts.charge()})
+	}
+	return all
+}
+
+// Size returns the total size of all artifacts and notes, in bytes.
+func (s *Store) Size() int64 {
+	s.usage.mu.Lock()
+	defer s.usage.mu.Unlock()
+	return s.usage.all
+}
+
+// Refused returns how many writes have failed since the start because the store, or the share of
+// the namespace, was full. It does not count writes that exceed MaxNamespaceBytes.
+func (s *Store) Refused() uint64 {
+	s.usage.mu.Lock()
+	defer s.usage.mu.Unlock()
+	return s.usage.refused
+}

@@ -1,0 +1,30 @@
+package source
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/store"
+)
+
+// namespaceSizes is a metric with the namespaces that use most of the artifact store. It has a
+// fixed number of series, so tenants with many namespaces do not make the metric large.
+type namespaceSizes struct {
+	store *store.Store
+	desc  *prometheus.Desc
+}
+
+// NewNamespaceSizes returns the metric of a store.
+func NewNamespaceSizes(s *store.Store) prometheus.Collector {
+	return &namespaceSizes{store: s, desc: prometheus.NewDesc("lanyard_artifact_store_namespace_bytes",
+		"Bytes of a namespace's artifacts, with the room to replace the largest; only the ten largest namespaces.", []string{"namespace"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (m *namespaceSizes) Describe(out chan<- *prometheus.Desc) { out <- m.desc }
+
+// Collect implements prometheus.Collector.
+func (m *namespaceSizes) Collect(out chan<- prometheus.Metric) {
+	for _, n := range m.store.Largest(largestNamespaces) {
+		out <- prometheus.MustNewConstMetric(m.desc, prometheus.GaugeValue, float64(n.Bytes), n.Namespace)
+	}
+}
