@@ -17,7 +17,6 @@ import (
 
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/must"
-	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
 // mainVar is an environment variable that makes the test binary run as the program lanyard.
