@@ -67,6 +67,10 @@ const (
 	//   - The ServiceAccount has too many imagePullSecrets, or none of them can be used.
 	ReasonSecretRefused = "SecretRefused"
 
+	// ReasonContentStays is the reason of an event, and of no condition: the object is deleted, but
+	// a Secret that it has written stays.
+	ReasonContentStays = "ContentStays"
+
 	// ReasonReferenceNotFound says that no tag, version or digest in the repository matches
 	// spec.ref.
 	ReasonReferenceNotFound = "ReferenceNotFound"

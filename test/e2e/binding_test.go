@@ -498,6 +498,15 @@ func restartWritesNothing(t *testing.T, w *bindingWorld) {
 // bindingsAreDeleted asserts that deleting a binding removes only what the binding wrote.
 func bindingsAreDeleted(t *testing.T, w *bindingWorld) {
 	t.Helper()
+	// The tenant holds the Secret by a finalizer, and removes the label that the admission policy
+	// asks for.
+	const hold = "example.com/hold"
+	held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: identityNamespace, Name: "cloudprovider"}}
+	patchHeld := func(patch string) {
+		t.Helper()
+		must(t, "change the Secret", w.people.Patch(t.Context(), held, client.RawPatch(types.MergePatchType, []byte(patch))))
+	}
+	patchHeld(`{"metadata":{"finalizers":["` + hold + `"],"labels":{"` + v1alpha1.ProviderLabel + `":null}}}`)
 	for _, name := range []string{"cloudidentity", "foreign"} {
 		o := &v1alpha1.WorkloadIdentityBinding{ObjectMeta: metav1.ObjectMeta{Namespace: identityNamespace, Name: name}}
 		must(t, "delete a binding", w.people.Delete(t.Context(), o))
@@ -505,7 +514,20 @@ func bindingsAreDeleted(t *testing.T, w *bindingWorld) {
 			return wantf(apierrors.IsNotFound(w.people.Get(ctx, client.ObjectKeyFromObject(o), o)), "%+v", o.Status)
 		})
 	}
-	if err := w.people.Get(t.Context(), client.ObjectKey{Namespace: identityNamespace, Name: "cloudprovider"}, &corev1.Secret{}); !apierrors.IsNotFound(err) {
+	if s := w.secret(t, held.Name); len(s.Data) > 0 || s.DeletionTimestamp == nil {
+		t.Errorf("the held Secret has %v, deleted at %v", slices.Sorted(maps.Keys(s.Data)), s.DeletionTimestamp)
+	}
+	eventually(t, "an event says what stays", func(ctx context.Context) error {
+		all := &corev1.EventList{}
+		if err := w.people.List(ctx, all, client.InNamespace(identityNamespace)); err != nil {
+			return err
+		}
+		return wantf(slices.ContainsFunc(all.Items, func(e corev1.Event) bool {
+			return e.Reason == meta.ReasonContentStays && strings.Contains(e.Message, held.Name) && strings.Contains(e.Message, hold)
+		}), "%d events", len(all.Items))
+	})
+	patchHeld(`{"metadata":{"finalizers":null}}`)
+	if err := w.people.Get(t.Context(), client.ObjectKeyFromObject(held), &corev1.Secret{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Secret that the binding made: %v", err)
 	}
 	s := w.secret(t, "foreign")

@@ -152,16 +152,23 @@ func retryWithin(o *identityv1.WorkloadIdentityBinding) time.Duration {
 // due for renewal.
 func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan, _ access.Call) (news string, err error) {
 	store := storeOf(k.Client, o)
+	if p.withdrawn != nil {
+		left, err := store.withdraw(ctx)
+		if err != nil {
+			return "", err
+		}
+		o.Status.IssuedAt, o.Status.ExpiresAt, o.Status.RenewAt, o.Status.KID = nil, nil, nil, ""
+		if left == nil || !left.disowned { // otherwise keep the digest, so that the next look says the same
+			o.Status.Digest = ""
+		}
+		if left != nil {
+			return "", fmt.Errorf("%w; %s", p.withdrawn, left)
+		}
+		return "", p.withdrawn
+	}
 	secret, err := store.read(ctx)
 	if err != nil {
 		return "", err
-	}
-	if p.withdrawn != nil {
-		if err := store.withdraw(ctx, secret); err != nil {
-			return "", err
-		}
-		o.Status.IssuedAt, o.Status.ExpiresAt, o.Status.RenewAt, o.Status.KID, o.Status.Digest = nil, nil, nil, "", ""
-		return "", p.withdrawn
 	}
 	if kept, ok := p.find(secret, o.Status.Digest); ok && !k.due(o, kept) {
 		k.show(o, p, kept)
@@ -243,9 +250,13 @@ func (k *kind) Report(_ context.Context, o *identityv1.WorkloadIdentityBinding, 
 }
 
 // Finalize implements tenant.Kind. It removes the written content from the Secret, and leaves the
-// content that others have added.
+// content that others have added. It does not wait for the finalizers of the Secret.
 func (k *kind) Finalize(ctx context.Context, o *identityv1.WorkloadIdentityBinding) error {
-	return storeOf(k.Client, o).remove(ctx)
+	left, err := storeOf(k.Client, o).remove(ctx)
+	if err == nil && left != nil {
+		return &object.LeftoverError{Message: left.String()}
+	}
+	return err
 }
 
 // accountError says that the account of an identity differs from the account of the credential in

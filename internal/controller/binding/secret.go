@@ -1,7 +1,6 @@
 package binding
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,12 +32,13 @@ type store struct {
 	key     client.ObjectKey
 	binding string
 	kind    corev1.SecretType
+	wrote   bool // whether the binding has written a credential that was not withdrawn
 }
 
 func storeOf(c client.Client, o *identityv1.WorkloadIdentityBinding) *store {
 	return &store{
 		client: c, key: client.ObjectKey{Namespace: o.Namespace, Name: o.Spec.Store.SecretRef.Name}, binding: o.Name,
-		kind: delivery.SecretType(o.Spec.Store.Format),
+		kind: delivery.SecretType(o.Spec.Store.Format), wrote: o.Status.Digest != "",
 	}
 }
 
@@ -116,14 +116,6 @@ func (r *secretRead) ours() []string {
 	return slices.Compact(keys)
 }
 
-// differs reports whether the data that the binding has written into the Secret differs from w.
-func (r *secretRead) differs(w written) bool {
-	return slices.ContainsFunc(r.ours(), func(key string) bool {
-		stays, ok := w.data[key]
-		return !ok || !bytes.Equal(stays, r.Data[key])
-	})
-}
-
 // write writes all content of the Secret at once:
 //   - A missing Secret is created.
 //   - An immutable Secret is deleted and created again.
@@ -197,40 +189,157 @@ func (s *store) claim(ctx context.Context, secret *secretRead, w written) error 
 }
 
 // withdraw removes the credential from the Secret. The Secret still belongs to the binding. An
-// immutable Secret is deleted.
-func (s *store) withdraw(ctx context.Context, secret *secretRead) error {
-	w := s.empty()
-	switch {
-	case secret == nil || !secret.owned:
-		return nil
-	case isImmutable(secret.Secret):
-		return client.IgnoreNotFound(s.delete(ctx, secret.Secret))
-	case !secret.differs(w):
-		return nil
-	}
-	w.annotations = map[string]string{identityv1.BindingAnnotation: s.binding}
-	w.labels = map[string]string{identityv1.ProviderLabel: secret.Labels[identityv1.ProviderLabel]}
-	return s.apply(ctx, secret, w)
+// immutable Secret is deleted, because its data cannot be changed.
+func (s *store) withdraw(ctx context.Context) (*leftover, error) {
+	return s.clear(ctx, func(secret *secretRead) bool { return isImmutable(secret.Secret) }, keepOwner)
 }
 
 // remove deletes the Secret, or only the content that the binding has written. A Secret stays if it
 // was adopted, or if others have added data. But an immutable Secret is always deleted.
-func (s *store) remove(ctx context.Context) error {
-	found := &corev1.Secret{}
-	if err := s.client.Get(ctx, s.key, found); apierrors.IsNotFound(err) {
-		return nil
-	} else if err != nil {
-		return s.failure(err, "get")
+func (s *store) remove(ctx context.Context) (*leftover, error) {
+	return s.clear(ctx, func(secret *secretRead) bool {
+		_, adopted := secret.Annotations[identityv1.AdoptAnnotation]
+		return isImmutable(secret.Secret) || !adopted && len(secret.ours()) == len(secret.Data)
+	}, dropOwner)
+}
+
+// owner says whether a Secret that stays still belongs to the binding.
+type owner bool
+
+const (
+	keepOwner owner = true
+	dropOwner owner = false
+)
+
+// clear removes the credential from the Secret. If the function whole returns true for the Secret,
+// clear deletes the Secret. It reports what the tenant keeps from being removed, or nil.
+//
+// The API server deletes a Secret without finalizers at once. A Secret with finalizers can stay for
+// ever, so clear empties it first. Each call fails with a conflict if the Secret has changed since
+// it was read, so nobody can add a finalizer in between. Then clear begins again.
+func (s *store) clear(ctx context.Context, whole func(*secretRead) bool, stays owner) (*leftover, error) {
+	for range attempts {
+		found := &corev1.Secret{}
+		if err := s.client.Get(ctx, s.key, found); apierrors.IsNotFound(err) {
+			return nil, nil
+		} else if err != nil {
+			return nil, s.failure(err, "get")
+		}
+		left, err := s.clearOnce(ctx, &secretRead{found, found.Annotations[identityv1.BindingAnnotation] == s.binding}, whole, stays)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case !apierrors.IsConflict(err):
+			return left, err
+		}
 	}
-	if found.Annotations[identityv1.BindingAnnotation] != s.binding {
-		return nil
+	return nil, errBusy
+}
+
+func (s *store) clearOnce(ctx context.Context, secret *secretRead, whole func(*secretRead) bool, stays owner) (*leftover, error) {
+	holds := !secret.isEmpty()
+	left := &leftover{secret: s.key.Name, finalizers: secret.Finalizers, emptied: !isImmutable(secret.Secret) || !holds}
+	if !secret.owned {
+		if !holds || !s.wrote {
+			return nil, nil
+		}
+		left.disowned = true // the controller must not change the Secret of somebody else
+		return left, nil
 	}
-	secret := &secretRead{found, true}
-	_, adopted := found.Annotations[identityv1.AdoptAnnotation]
-	if (adopted || len(secret.ours()) < len(found.Data)) && !isImmutable(found) {
-		return client.IgnoreNotFound(s.apply(ctx, secret, s.empty()))
+	if !whole(secret) {
+		if holds || stays == dropOwner {
+			if err := s.empty(ctx, secret, stays); err != nil {
+				return nil, err
+			}
+		}
+		if secret.DeletionTimestamp == nil {
+			return nil, nil // the Secret stays on purpose
+		}
+		return left, nil
 	}
-	return client.IgnoreNotFound(s.delete(ctx, found))
+	if len(secret.Finalizers) == 0 {
+		return nil, s.delete(ctx, secret.Secret)
+	}
+	if holds && !isImmutable(secret.Secret) {
+		if err := s.empty(ctx, secret, keepOwner); err != nil {
+			return nil, err
+		}
+	}
+	if secret.DeletionTimestamp == nil {
+		if err := s.delete(ctx, secret.Secret); err != nil {
+			return nil, err
+		}
+	}
+	return left, nil
+}
+
+// leftover is a Secret that stays although it should be deleted or emptied.
+type leftover struct {
+	secret     string
+	finalizers []string
+	emptied    bool // whether the credential is gone from the Secret
+	disowned   bool // somebody has changed the annotation with the binding's name
+}
+
+// String says what stays, why, and what to do.
+func (l *leftover) String() string {
+	if l.disowned {
+		return fmt.Sprintf("Secret %s stays as it is, because its annotation %s does not name the binding any more; delete the Secret if it has the credential",
+			l.secret, identityv1.BindingAnnotation)
+	}
+	names := make([]string, 0, maxFinalizers)
+	for _, name := range l.finalizers[:min(maxFinalizers, len(l.finalizers))] {
+		names = append(names, fmt.Sprintf("%.80q", name))
+	}
+	if more := len(l.finalizers) - maxFinalizers; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	how := "without the credential"
+	if !l.emptied {
+		how = "with the credential, because it is immutable"
+	}
+	return fmt.Sprintf("Secret %s stays, %s: it is deleted once its finalizers are removed (%s)", l.secret, how, strings.Join(names, ", "))
+}
+
+// maxFinalizers is the number of finalizers that a message names.
+const maxFinalizers = 5
+
+// isEmpty reports whether the binding has written no credential into the Secret, or has removed it.
+func (r *secretRead) isEmpty() bool {
+	return !slices.ContainsFunc(r.ours(), func(key string) bool {
+		return key != corev1.DockerConfigJsonKey || string(r.Data[key]) != emptyDockerConfig
+	})
+}
+
+// emptyDockerConfig is a registry configuration without a credential. A Secret of type
+// kubernetes.io/dockerconfigjson must have the data key of this type.
+const emptyDockerConfig = `{"auths":{}}`
+
+// empty removes the data that the binding has written. Data that others have added stays. The patch
+// names each key, so a key goes also if somebody else has applied the same value. With dropOwner,
+// the Secret belongs to nobody afterwards.
+func (s *store) empty(ctx context.Context, secret *secretRead, stays owner) error {
+	data, labels := map[string]any{}, map[string]any{}
+	for _, key := range secret.ours() {
+		data[key] = nil
+	}
+	if secret.Type == corev1.SecretTypeDockerConfigJson {
+		data[corev1.DockerConfigJsonKey] = []byte(emptyDockerConfig)
+	}
+	annotations := map[string]any{issuedAnnotation: nil, expiresAnnotation: nil}
+	if _, labelled := secret.Labels[identityv1.ProviderLabel]; stays == dropOwner {
+		annotations[identityv1.BindingAnnotation], labels[identityv1.ProviderLabel] = nil, nil
+	} else if !labelled {
+		labels[identityv1.ProviderLabel] = "" // the admission policy asks for the label
+	}
+	patch, err := json.Marshal(map[string]any{"data": data, "metadata": map[string]any{
+		"uid": secret.UID, "resourceVersion": secret.ResourceVersion, "annotations": annotations, "labels": labels,
+	}})
+	if err != nil {
+		return fmt.Errorf("empty Secret %s: %w", s.key.Name, err)
+	}
+	err = s.client.Patch(ctx, secret.Secret, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(manager))
+	return s.failure(err, "patch")
 }
 
 // delete deletes the Secret. It fails with a conflict if the Secret has changed since it was read.
@@ -248,13 +357,4 @@ func (s *store) failure(err error, verb string) error {
 		return s.refused("make room in the Secret, or name another one", "the API server refuses what is to be written; the data of a Secret has at most 1 MiB")
 	}
 	return fmt.Errorf("%s Secret %s: %w", verb, s.key.Name, object.Forbidden(err, verb, "secrets", s.key.Namespace))
-}
-
-// empty returns the content of a Secret without a credential. A Secret of type
-// kubernetes.io/dockerconfigjson must have the data key of this type.
-func (s *store) empty() written {
-	if s.kind != corev1.SecretTypeDockerConfigJson {
-		return written{}
-	}
-	return written{data: map[string][]byte{corev1.DockerConfigJsonKey: []byte(`{"auths":{}}`)}}
 }

@@ -55,6 +55,7 @@ type world struct {
 	lent   *identitytest.World // nil without AWS identities
 
 	renewals *binding.Renewals
+	events   *events.FakeRecorder
 	options  func(*binding.Options) // changes the reconciler's options; nil for no change
 
 	writes   []string          // verbs of the calls that wrote a Secret
@@ -141,8 +142,9 @@ func (w *world) restart() {
 	if w.options != nil {
 		w.options(&options)
 	}
+	w.events = events.NewFakeRecorder(10_000)
 	w.r = binding.New(&tenant.Shared{Shared: &object.Shared{
-		Client: controllertest.Remembering(w.kube), Recorder: events.NewFakeRecorder(10_000), Dependencies: object.Dependencies{Subscribe: func(func(object.Dependency)) {}},
+		Client: controllertest.Remembering(w.kube), Recorder: w.events, Dependencies: object.Dependencies{Subscribe: func(func(object.Dependency)) {}},
 	}}, options)
 }
 

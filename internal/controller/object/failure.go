@@ -73,6 +73,15 @@ func (e *SecretError) Error() string {
 
 func (e *SecretError) Unwrap() error { return e.Err }
 
+// LeftoverError is what Finalize returns if something stays that the object has made, and waiting
+// would not help. The object is deleted all the same. An Event and the log say what stays.
+type LeftoverError struct {
+	// Message says what stays, why, and what to do.
+	Message string
+}
+
+func (e *LeftoverError) Error() string { return e.Message }
+
 // ForbiddenError reports a call that the controller's RBAC rules do not allow. Its text does not
 // quote the API server, whose message is for the administrator.
 type ForbiddenError struct {

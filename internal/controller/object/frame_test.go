@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -378,6 +379,24 @@ func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	}
 	if got := w.Get(o); len(got.Finalizers) != 1 {
 		t.Errorf("finalizers %v", got.Finalizers)
+	}
+}
+
+// If Finalize cannot remove something, the object goes all the same, and an event says what stays.
+func TestDeletionThatLeavesSomething(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	w.Told()
+	w.kind.finalize = &object.LeftoverError{Message: "Secret x stays"}
+	must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
+	_, err := w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	must.Succeed(t, err)
+	if told := w.Told(); len(told) != 1 || !strings.Contains(told[0], "Warning ContentStays Secret x stays") {
+		t.Errorf("told %q", told)
+	}
+	if err := w.Kube.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+		t.Errorf("the object is still there: %v", err)
 	}
 }
 

@@ -44,7 +44,7 @@ type Kind[O Object, P any] interface {
 	// Finalize removes an object's data that is stored elsewhere, such as an artifact. The
 	// [Reconciler] calls Finalize when an object with the finalizer is being deleted. After an
 	// error the object stays, and Finalize is tried again. After a Stalled failure, it is tried
-	// again only when a dependency changes.
+	// again only when a dependency changes. After a [*LeftoverError] the object is deleted.
 	Finalize(ctx context.Context, o O) error
 }
 

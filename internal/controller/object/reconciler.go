@@ -371,11 +371,20 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 		}
 	}
 	before := clone(o)
-	if err := r.kind.Finalize(ctx, o); err != nil {
+	err := r.kind.Finalize(ctx, o)
+	left, stays := errors.AsType[*LeftoverError](err)
+	if err != nil && !stays {
 		return r.notFinalized(ctx, before, o, err)
 	}
 	controllerutil.RemoveFinalizer(o, meta.Finalizer)
-	return client.IgnoreNotFound(r.shared.Client.Patch(ctx, o, onlyIfUnchanged(before)))
+	if err := r.shared.Client.Patch(ctx, o, onlyIfUnchanged(before)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if stays {
+		log.FromContext(ctx).Error(nil, "the object is deleted, but not all that it has made", "reason", meta.ReasonContentStays, "message", left.Message)
+		r.emitEvent(o, corev1.EventTypeWarning, meta.ReasonContentStays, left.Message)
+	}
+	return nil
 }
 
 // notFinalized writes to the status why the object is not deleted yet. People who wait for the

@@ -1,0 +1,266 @@
+package binding_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/delivery"
+	"github.com/lanyard-dev/lanyard/internal/must"
+)
+
+const hold = "example.com/hold"
+
+// held gives the Secret a finalizer of the tenant.
+func held(s *corev1.Secret) { s.Finalizers = append(s.Finalizers, hold) }
+
+func disown(s *corev1.Secret) { delete(s.Annotations, identityv1.BindingAnnotation) }
+
+func relabel(s *corev1.Secret) { delete(s.Labels, identityv1.ProviderLabel) }
+
+// clearings are the ways in which a tenant tries to keep a withdrawn credential in the Secret.
+var clearings = []struct { //nolint:gochecknoglobals // the table of two tests
+	name    string
+	change  []func(*corev1.Secret)
+	deletes bool // the tenant deletes the Secret
+
+	deleted, withdrawn []string // calls after the binding was deleted, or its credential withdrawn
+	keeps              bool     // the credential stays
+	says               string   // part of the event, or of the condition; empty if nothing stays
+}{
+	{
+		name: "nothing", deleted: []string{"delete"}, withdrawn: []string{"patch"},
+	},
+	{
+		name: "a finalizer", change: []func(*corev1.Secret){held},
+		deleted: []string{"patch", "delete"}, withdrawn: []string{"patch"}, says: "without the credential",
+	},
+	{
+		name: "a finalizer, and the Secret is deleted", change: []func(*corev1.Secret){held}, deletes: true,
+		deleted: []string{"patch"}, withdrawn: []string{"patch"}, says: "without the credential",
+	},
+	{
+		name: "a finalizer, and no label", change: []func(*corev1.Secret){held, relabel},
+		deleted: []string{"patch", "delete"}, withdrawn: []string{"patch"}, says: "without the credential",
+	},
+	{
+		name: "immutable", change: []func(*corev1.Secret){immutable}, deleted: []string{"delete"}, withdrawn: []string{"delete"},
+	},
+	{
+		name: "immutable with a finalizer", change: []func(*corev1.Secret){held, immutable},
+		deleted: []string{"delete"}, withdrawn: []string{"delete"}, keeps: true, says: "with the credential, because it is immutable",
+	},
+	{
+		name: "another owner", change: []func(*corev1.Secret){disown}, keeps: true, says: "does not name the binding any more",
+	},
+}
+
+func checkCleared(t *testing.T, w *world, keeps bool) {
+	t.Helper()
+	if s := w.secret(); s != nil && (len(s.Data[delivery.TokenKey]) > 0) != keeps {
+		t.Errorf("the Secret has %v; keeps %v", slices.Sorted(maps.Keys(s.Data)), keeps)
+	}
+	checkPolicy(t, w)
+}
+
+// checkPolicy checks a rule of the admission policy lanyard-bindings: a Secret has both the
+// annotation with the binding's name and the label with the provider, or neither of them.
+func checkPolicy(t *testing.T, w *world) {
+	t.Helper()
+	s := w.secret()
+	if s == nil || s.Annotations[identityv1.BindingAnnotation] == "" {
+		return
+	}
+	if _, labelled := s.Labels[identityv1.ProviderLabel]; !labelled {
+		t.Error("the admission policy refuses the Secret without the label")
+	}
+}
+
+// TestTenantKeepsDeletedCredential checks that the credential of a deleted binding does not stay in
+// the Secret, and that an event names what stays. The binding itself goes in each case.
+func TestTenantKeepsDeletedCredential(t *testing.T) {
+	for _, c := range clearings {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, newIdentity(), newBinding())
+			w.reconcile()
+			for len(w.events.Events) > 0 {
+				<-w.events.Events
+			}
+			for _, change := range c.change {
+				w.editSecret(change)
+			}
+			if c.deletes {
+				must.Succeed(t, w.kube.Delete(t.Context(), w.secret()))
+			}
+			w.wrote()
+			w.delete()
+			if wrote := w.wrote(); !slices.Equal(wrote, c.deleted) {
+				t.Errorf("wrote %v, want %v", wrote, c.deleted)
+			}
+			checkCleared(t, w, c.keeps)
+			if s := w.secret(); (s != nil) != (c.says != "") || s != nil && s.DeletionTimestamp == nil && c.name != "another owner" {
+				t.Errorf("the Secret is %v", s)
+			}
+			var event string
+			if len(w.events.Events) > 0 {
+				event = <-w.events.Events
+			}
+			if c.says == "" && event != "" || !strings.Contains(event, c.says) {
+				t.Errorf("event %q", event)
+			}
+			if c.says != "" && (!strings.Contains(event, meta.ReasonContentStays) || !strings.Contains(event, "Secret cloudprovider stays")) {
+				t.Errorf("event %q", event)
+			}
+			if slices.ContainsFunc(c.change, isHeld) && !strings.Contains(event, hold) {
+				t.Errorf("event %q does not name the finalizer", event)
+			}
+		})
+	}
+}
+
+func isHeld(change func(*corev1.Secret)) bool {
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}
+	change(s)
+	return len(s.Finalizers) > 0
+}
+
+// TestTenantKeepsWithdrawnCredential is like TestTenantKeepsDeletedCredential for a binding that
+// stays, but whose identity is deleted. The condition says what stays.
+func TestTenantKeepsWithdrawnCredential(t *testing.T) {
+	for _, c := range clearings {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, newIdentity(), newBinding())
+			w.reconcile()
+			for _, change := range c.change {
+				w.editSecret(change)
+			}
+			if c.deletes {
+				must.Succeed(t, w.kube.Delete(t.Context(), w.secret()))
+			}
+			must.Succeed(t, w.kube.Delete(t.Context(), newIdentity()))
+			w.wrote()
+			o, _ := w.reconcile()
+			if wrote := w.wrote(); !slices.Equal(wrote, c.withdrawn) {
+				t.Errorf("wrote %v, want %v", wrote, c.withdrawn)
+			}
+			checkCleared(t, w, c.keeps)
+			// A Secret that is not being deleted is emptied, and nothing else happens to it. So
+			// nothing is said about its finalizers.
+			says := c.says
+			if s := w.secret(); s != nil && s.DeletionTimestamp == nil && c.name != "another owner" {
+				says = ""
+			}
+			for range 2 {
+				if r := ready(o); r.Reason != string(auth.CodeSubjectNotFound) || !strings.Contains(r.Message, says) || says == "" && strings.Contains(r.Message, "stays") {
+					t.Errorf("%+v, want %q", r, says)
+				}
+				if o.Status.ExpiresAt != nil {
+					t.Errorf("%+v", o.Status)
+				}
+				o, _ = w.reconcile()
+				if wrote := w.wrote(); len(wrote) > 0 {
+					t.Errorf("the next look writes %v", wrote)
+				}
+			}
+		})
+	}
+}
+
+// TestTamperingWhileDeleting checks a Secret that the tenant changes just before each call of the
+// controller. The credential must not stay, and no Secret of somebody else may be changed.
+func TestTamperingWhileDeleting(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		at     string // the call before which the tenant acts
+		tamper func(w *world)
+		keeps  []string // keys of the Secret afterwards; nil if the Secret is gone
+	}{
+		{"adds a finalizer", "delete", func(w *world) { w.editSecret(held) }, []string{}},
+		{"adds data", "delete", func(w *world) { w.editSecret(func(s *corev1.Secret) { s.Data["more"] = []byte("x") }) }, []string{"more"}},
+		{"adds data to a held Secret", "patch", func(w *world) {
+			w.editSecret(func(s *corev1.Secret) { held(s); s.Data["more"] = []byte("x") })
+		}, []string{"more"}},
+		{"applies the credential again", "patch", func(w *world) {
+			s := w.secret()
+			again := applycorev1.Secret(s.Name, s.Namespace).WithData(map[string][]byte{delivery.TokenKey: s.Data[delivery.TokenKey]})
+			must.Succeed(w.t, w.kube.Apply(w.t.Context(), again, client.FieldOwner("tenant"), client.ForceOwnership))
+		}, []string{}},
+		{"removes the label", "patch", func(w *world) { w.editSecret(relabel) }, []string{}},
+		{"gives it to another binding", "patch", func(w *world) {
+			w.editSecret(func(s *corev1.Secret) {
+				s.Annotations[identityv1.BindingAnnotation], s.Data = "other", map[string][]byte{"theirs": nil}
+			})
+		}, []string{"theirs"}},
+		{"gives it with the credential to another binding", "patch", func(w *world) {
+			w.editSecret(func(s *corev1.Secret) {
+				token := s.Data[delivery.TokenKey]
+				s.Annotations[identityv1.BindingAnnotation], s.Data = "other", map[string][]byte{delivery.TokenKey: token}
+			})
+		}, []string{delivery.TokenKey}},
+		{"makes it immutable", "delete", func(w *world) { w.editSecret(immutable) }, nil},
+		{"replaces it by another Secret", "delete", func(w *world) {
+			s := w.secret()
+			must.Succeed(w.t, w.kube.Delete(w.t.Context(), s))
+			foreign := &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"theirs": nil}}
+			foreign.Namespace, foreign.Name, foreign.UID = s.Namespace, s.Name, "another"
+			must.Succeed(w.t, w.kube.Create(w.t.Context(), foreign))
+			w.editSecret(func(s *corev1.Secret) { s.Labels = map[string]string{"theirs": ""} }) // the fake compares versions, and not UIDs
+		}, []string{"theirs"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, newIdentity(), newBinding())
+			w.reconcile()
+			if c.at == "patch" {
+				w.editSecret(held)
+			}
+			w.before = func(verb string) {
+				if verb == c.at {
+					w.before = nil
+					c.tamper(w)
+				}
+			}
+			w.delete()
+			if w.before != nil {
+				t.Fatalf("no call %s", c.at)
+			}
+			s := w.secret()
+			if (s == nil) != (c.keeps == nil) {
+				t.Fatalf("the Secret is %v", s)
+			}
+			if s == nil {
+				return
+			}
+			if keys := slices.Sorted(maps.Keys(s.Data)); !slices.Equal(keys, c.keeps) {
+				t.Errorf("the keys are %v, want %v", keys, c.keeps)
+			}
+			checkPolicy(t, w)
+		})
+	}
+}
+
+// TestManyFinalizers checks that a message names few finalizers, and their first characters.
+func TestManyFinalizers(t *testing.T) {
+	w := newWorld(t, newIdentity(), newBinding())
+	w.reconcile()
+	w.editSecret(func(s *corev1.Secret) {
+		for i := range 40 {
+			s.Finalizers = append(s.Finalizers, "example.com/"+strings.Repeat(string(rune('a'+i%26)), 200+i))
+		}
+	})
+	for len(w.events.Events) > 0 {
+		<-w.events.Events
+	}
+	w.delete()
+	if event := <-w.events.Events; !strings.Contains(event, "35 more") || len(event) > 700 {
+		t.Errorf("%d characters: %s", len(event), event)
+	}
+}
