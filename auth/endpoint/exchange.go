@@ -13,6 +13,20 @@ const (
 	gcpPools = ".id.goog"
 	// alibabaDomain is the domain of Alibaba Cloud's services.
 	alibabaDomain = "aliyuncs.com"
+	// eksPods is the beginning of the audience of EKS Pod Identity. EKS gives the session of a role
+	// for a token with this audience (AssumeRoleForPodIdentity).
+	eksPods = "pods.eks."
+	// kopsAudience is the audience that kOps registers at AWS for a cluster's ServiceAccounts.
+	kopsAudience = "amazonaws.com"
+	// aksBinding is the audience of AKS identity bindings, whose proxy gets tokens from Entra.
+	aksBinding = "api://aksidentitybinding"
+	// tencentSTS is the audience that TKE registers for a cluster's ServiceAccounts.
+	tencentSTS = "sts.cloud.tencent.com"
+	// ibmIAM is the audience of ServiceAccount tokens for the trusted profiles of IBM Cloud.
+	ibmIAM = "iam"
+	// hcpProviders is the beginning of the default audience of the HashiCorp Cloud Platform: the
+	// resource name of a workload identity provider.
+	hcpProviders = "iam/project/"
 )
 
 // ExchangeOf returns the name of the token service that accepts a token with this audience. It
@@ -20,30 +34,45 @@ const (
 // scheme: some services ignore case, and some accept an audience with or without its scheme.
 //
 // Sources besides those in awsdata.go, azuredata.go and gcpdata.go: Google Cloud IAM, "Workload
-// Identity Federation", allowedAudiences; Alibaba Cloud RAM, "Overview of OIDC-based SSO" and
-// AssumeRoleWithOIDC.
+// Identity Federation", allowedAudiences; Alibaba Cloud RAM, "Overview of OIDC-based SSO",
+// AssumeRoleWithOIDC and the STS endpoints; Amazon EKS user guide, "EKS Pod Identity"; AWS STS,
+// "Endpoints and quotas" (FIPS); kOps, OIDCProviderBuilder; azure-workload-identity, identity
+// bindings; Tencent Kubernetes Engine, pod-identity-webhook; IBM Cloud Kubernetes Service, "Using
+// trusted profiles in your cluster"; HashiCorp Cloud Platform, "Workload identity federation".
 func ExchangeOf(audience string) string {
 	name := strings.ToLower(audience)
 	name = strings.TrimPrefix(name, schemeHTTPS+":")
 	host, _, _ := strings.Cut(strings.TrimPrefix(name, "//"), "/")
 	host, _, _ = strings.Cut(host, ":")
 	isSTS := strings.HasPrefix(host, "sts.")
+	_, _, isAWSSTS := cutForm(host, stsForms())
 	switch {
-	case isSTS && hasAWSSuffix(host), isInterfaceEndpoint(host) && hasAWSSuffix(host):
+	case (isAWSSTS || isInterfaceEndpoint(host)) && hasAWSSuffix(host), host == kopsAudience:
 		return "AWS STS"
+	case strings.HasPrefix(host, eksPods) && hasAWSSuffix(host):
+		return "Amazon EKS Pod Identity"
 	// The ProofAudience of every Azure cloud begins with that of the public cloud.
-	case strings.HasPrefix(name, strings.ToLower(AzurePublic().ProofAudience)):
+	case strings.HasPrefix(name, strings.ToLower(AzurePublic().ProofAudience)), strings.HasPrefix(name, aksBinding):
 		return "Microsoft Entra"
 	case host == strings.Trim(gcpIAM, "/"), strings.HasSuffix(host, gcpPools), isGCPTokenService(host):
 		return "Google's Security Token Service"
-	case isSTS && strings.HasSuffix(host, "."+alibabaDomain):
+	case (isSTS || strings.HasPrefix(host, "sts-vpc.")) && strings.HasSuffix(host, "."+alibabaDomain):
 		return "Alibaba Cloud STS"
+	case host == tencentSTS:
+		return "Tencent Cloud STS"
+	case strings.HasPrefix(name, hcpProviders):
+		return "the HashiCorp Cloud Platform"
+	case host == ibmIAM:
+		return "IBM Cloud IAM"
 	default:
 		return ""
 	}
 }
 
-// isGCPTokenService reports whether the host is the Security Token Service of a universe.
+// isGCPTokenService reports whether the host is the Security Token Service of a universe. The
+// service also has regional hosts and hosts for mTLS, such as sts.mtls.googleapis.com.
 func isGCPTokenService(host string) bool {
-	return slices.ContainsFunc(GCPUniverses(), func(u GCPUniverse) bool { return host == u.APIHost("sts") })
+	return slices.ContainsFunc(GCPUniverses(), func(u GCPUniverse) bool {
+		return strings.HasPrefix(host, "sts.") && strings.HasSuffix(host, "."+u.Domain)
+	})
 }
