@@ -284,8 +284,8 @@ type leftover struct {
 // String says what stays, why, and what to do.
 func (l *leftover) String() string {
 	if l.disowned {
-		return fmt.Sprintf("Secret %s stays as it is, because its annotation %s does not name the binding any more; delete the Secret if it has the credential",
-			l.secret, identityv1.BindingAnnotation)
+		return fmt.Sprintf("Secret %s stays as it is, because its annotation %s does not name the binding any more; "+
+			"delete the Secret if it has the credential", l.secret, identityv1.BindingAnnotation)
 	}
 	names := make([]string, 0, maxFinalizers)
 	for _, name := range l.finalizers[:min(maxFinalizers, len(l.finalizers))] {

@@ -27,8 +27,8 @@ func disown(s *corev1.Secret) { delete(s.Annotations, identityv1.BindingAnnotati
 
 func relabel(s *corev1.Secret) { delete(s.Labels, identityv1.ProviderLabel) }
 
-// clearings are the ways in which a tenant tries to keep a withdrawn credential in the Secret.
-var clearings = []struct { //nolint:gochecknoglobals // the table of two tests
+// clearing is a way in which a tenant tries to keep a withdrawn credential in the Secret.
+type clearing struct {
 	name    string
 	change  []func(*corev1.Secret)
 	deletes bool // the tenant deletes the Secret
@@ -36,32 +36,28 @@ var clearings = []struct { //nolint:gochecknoglobals // the table of two tests
 	deleted, withdrawn []string // calls after the binding was deleted, or its credential withdrawn
 	keeps              bool     // the credential stays
 	says               string   // part of the event, or of the condition; empty if nothing stays
-}{
-	{
+}
+
+func clearings() []clearing {
+	return []clearing{{
 		name: "nothing", deleted: []string{"delete"}, withdrawn: []string{"patch"},
-	},
-	{
+	}, {
 		name: "a finalizer", change: []func(*corev1.Secret){held},
 		deleted: []string{"patch", "delete"}, withdrawn: []string{"patch"}, says: "without the credential",
-	},
-	{
+	}, {
 		name: "a finalizer, and the Secret is deleted", change: []func(*corev1.Secret){held}, deletes: true,
 		deleted: []string{"patch"}, withdrawn: []string{"patch"}, says: "without the credential",
-	},
-	{
+	}, {
 		name: "a finalizer, and no label", change: []func(*corev1.Secret){held, relabel},
 		deleted: []string{"patch", "delete"}, withdrawn: []string{"patch"}, says: "without the credential",
-	},
-	{
+	}, {
 		name: "immutable", change: []func(*corev1.Secret){immutable}, deleted: []string{"delete"}, withdrawn: []string{"delete"},
-	},
-	{
+	}, {
 		name: "immutable with a finalizer", change: []func(*corev1.Secret){held, immutable},
 		deleted: []string{"delete"}, withdrawn: []string{"delete"}, keeps: true, says: "with the credential, because it is immutable",
-	},
-	{
+	}, {
 		name: "another owner", change: []func(*corev1.Secret){disown}, keeps: true, says: "does not name the binding any more",
-	},
+	}}
 }
 
 func checkCleared(t *testing.T, w *world, keeps bool) {
@@ -88,7 +84,7 @@ func checkPolicy(t *testing.T, w *world) {
 // TestTenantKeepsDeletedCredential checks that the credential of a deleted binding does not stay in
 // the Secret, and that an event names what stays. The binding itself goes in each case.
 func TestTenantKeepsDeletedCredential(t *testing.T) {
-	for _, c := range clearings {
+	for _, c := range clearings() {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, newIdentity(), newBinding())
 			w.reconcile()
@@ -136,7 +132,7 @@ func isHeld(change func(*corev1.Secret)) bool {
 // TestTenantKeepsWithdrawnCredential is like TestTenantKeepsDeletedCredential for a binding that
 // stays, but whose identity is deleted. The condition says what stays.
 func TestTenantKeepsWithdrawnCredential(t *testing.T) {
-	for _, c := range clearings {
+	for _, c := range clearings() {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, newIdentity(), newBinding())
 			w.reconcile()

@@ -381,7 +381,7 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 		return client.IgnoreNotFound(err)
 	}
 	if stays {
-		log.FromContext(ctx).Error(nil, "the object is deleted, but not all that it has made", "reason", meta.ReasonContentStays, "message", left.Message)
+		log.FromContext(ctx).Error(nil, "deleted, but something stays", "reason", meta.ReasonContentStays, "message", left.Message)
 		r.emitEvent(o, corev1.EventTypeWarning, meta.ReasonContentStays, left.Message)
 	}
 	return nil
