@@ -1,9 +1,11 @@
 package attack
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -63,10 +65,19 @@ const maxRuns = 3
 // TestAttack runs the attacks one after the other, while the honest tenant works.
 func TestAttack(t *testing.T) {
 	s := &suite{
-		limit: memoryLimit(t), honest: startHonest(t), hostile: watchStatuses(t), apiserver: startMachine(t), judged: begin,
+		honest: startHonest(t), hostile: watchStatuses(t), apiserver: startMachine(t), judged: begin,
 		table: tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0),
 	}
-	fmt.Fprintln(s.table, "ATTACK\tTRIED\tGRANTS\tWORST LATENCY\tAPI SERVER\tPEAK RSS\tTIME")
+	fmt.Fprint(s.table, "ATTACK\tTRIED\tGRANTS\tWORST")
+	for w := range activities {
+		fmt.Fprint(s.table, "\t", strings.ToUpper(w.String()))
+	}
+	fmt.Fprint(s.table, "\tAPI SERVER\tPEAK")
+	for _, p := range programs {
+		fmt.Fprint(s.table, "\t", strings.ToUpper(strings.TrimPrefix(p.Workload, "lanyard-")))
+		s.limits = append(s.limits, memoryLimit(t, p))
+	}
+	fmt.Fprintln(s.table, "\tTIME")
 	var total score
 	for i, a := range attacks() {
 		if a.long && testing.Short() {
@@ -104,7 +115,7 @@ func TestAttack(t *testing.T) {
 
 // suite holds what is needed to judge the attacks.
 type suite struct {
-	limit     int64 // the controller's memory limit in bytes
+	limits    []int64 // memory limits of the programs in bytes
 	honest    *honest
 	hostile   *statuses
 	apiserver *machine
@@ -114,20 +125,31 @@ type suite struct {
 
 // score is the result of an attack.
 type score struct {
-	tried, grants          int
-	latency, machine, took time.Duration
+	tried, grants int
+	waits         [activities]time.Duration // the honest tenant's longest wait for each sort of work
+	machine, took time.Duration
+	peaks         []int64 // peak memory of each program in bytes
 }
 
 func (s *score) add(other score) {
 	s.tried, s.grants, s.took = s.tried+other.tried, s.grants+other.grants, s.took+other.took
-	s.latency, s.machine = max(s.latency, other.latency), max(s.machine, other.machine)
+	s.machine = max(s.machine, other.machine)
+	for i, wait := range other.waits {
+		s.waits[i] = max(s.waits[i], wait)
+	}
+	if s.peaks == nil {
+		s.peaks = make([]int64, len(other.peaks))
+	}
+	for i, peak := range other.peaks {
+		s.peaks[i] = max(s.peaks[i], peak)
+	}
 }
 
 // judge fails the test if
 //
 //   - the hostile tenant got access, an artifact or a credential;
 //   - an object of the honest tenant was not Ready; or
-//   - the controller took too much memory.
+//   - a program took too much memory.
 //
 // It returns an error if the honest tenant waited too long.
 func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
@@ -138,14 +160,24 @@ func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
 	for _, grant := range grants {
 		t.Errorf("granted: %s", grant)
 	}
-	got = score{tried: tn.tried, grants: len(grants)}
+	got = score{tried: tn.tries(), grants: len(grants)}
 	rounds, err := s.honest.take()
 	if err != nil {
 		t.Error(err)
 	}
-	got.latency, got.machine, late = judgeLatency(rounds, s.apiserver.measured())
-	if peak := peakMemory(t); peak > s.limit {
-		t.Errorf("the controller took %d MiB of memory; the chart's limit is %d MiB", peak>>20, s.limit>>20)
+	for w := range activities {
+		wait, machine, err := judgeLatency(rounds[w], s.apiserver.measured())
+		got.waits[w], got.machine = wait, max(got.machine, machine)
+		if err != nil {
+			late = errors.Join(late, fmt.Errorf("%s: %w", w, err))
+		}
+	}
+	for i, p := range programs {
+		peak := takePeak(t, p)
+		if peak > s.limits[i] {
+			t.Errorf("%s took %d MiB of memory; the chart's limit is %d MiB", p.Workload, peak>>20, s.limits[i]>>20)
+		}
+		got.peaks = append(got.peaks, peak)
 	}
 	return got, late
 }
@@ -153,6 +185,13 @@ func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
 // row adds an attack and its score to the table that TestAttack prints.
 func (s *suite) row(t *testing.T, name string, got score) {
 	t.Helper()
-	fmt.Fprintf(s.table, "%s\t%d\t%d\t%d ms\t%d ms\t%d MiB\t%.1f s\n",
-		name, got.tried, got.grants, got.latency.Milliseconds(), got.machine.Milliseconds(), peakMemory(t)>>20, got.took.Seconds())
+	fmt.Fprintf(s.table, "%s\t%d\t%d\t", name, got.tried, got.grants)
+	for _, wait := range got.waits {
+		fmt.Fprintf(s.table, "\t%d ms", wait.Milliseconds())
+	}
+	fmt.Fprintf(s.table, "\t%d ms\t", got.machine.Milliseconds())
+	for _, peak := range got.peaks {
+		fmt.Fprintf(s.table, "\t%d MiB", peak>>20)
+	}
+	fmt.Fprintf(s.table, "\t%.1f s\n", got.took.Seconds())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,8 +12,12 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
@@ -22,43 +27,76 @@ import (
 const (
 	// honestNamespace is the namespace of the demonstration's tenant-a.
 	honestNamespace = "tenant-a"
-	// honestPause is the pause between two reconciliations of an honest object.
+	// honestPause is the pause between two rounds of the honest tenant's work.
 	honestPause = 400 * time.Millisecond
+	// honestName is the name of the honest tenant's WorkloadIdentity and binding.
+	honestName = "honest"
+	// newPrefix begins the names of the honest tenant's new sources.
+	newPrefix = "new-"
 )
 
-// honest is the honest tenant. It requests reconciliations of its objects all the time, and watches
-// the objects.
+// activity is a sort of work of the honest tenant.
+type activity int
+
+const (
+	// oldSources are reconciled on request.
+	oldSources activity = iota
+	// newSources are created, and deleted when they are Ready.
+	newSources
+	// bindings are reconciled on request.
+	bindings
+	// tokens are requested from the token server through the API server.
+	tokens
+	activities // the number of sorts
+)
+
+func (a activity) String() string {
+	return [activities]string{"old sources", "new sources", "bindings", "tokens"}[a]
+}
+
+// rounds has the rounds of each sort of work.
+type rounds [activities][]span
+
+// honest is the honest tenant. It works all the time, and watches its objects.
 type honest struct {
 	mu      sync.Mutex // guards the fields below
-	asked   map[types.UID]asked
+	running map[string]*round
 	faults  []string                    // what went wrong since the last call of take
-	rounds  []span                      // reconciliations since the last call of take
+	rounds  rounds                      // finished rounds since the last call of take
 	objects map[types.UID]client.Object // last known state of each object, by UID
 }
 
-// asked is a request for a reconciliation.
-type asked struct {
-	value string
-	at    time.Time
-	done  chan struct{}
+// round is a piece of work that is not finished.
+type round struct {
+	of   activity
+	from time.Time
+	// done reports whether an object's new state finishes the round. It is nil for a round without
+	// an object.
+	done  func(o report.Resource) bool
+	ended chan struct{} // closed by the end of the round
 }
+
+// nameOf returns an object's kind and name: the key of its round.
+func nameOf(o client.Object) string { return fmt.Sprintf("%T %s", o, o.GetName()) }
 
 // startHonest starts the honest tenant's work. The work ends with the test.
 func startHonest(t *testing.T) *honest {
 	t.Helper()
-	h := &honest{asked: map[types.UID]asked{}, objects: map[types.UID]client.Object{}}
+	h := &honest{running: map[string]*round{}, objects: map[types.UID]client.Object{}}
+	h.bind(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
-	for _, kind := range kinds.All().Where(kinds.Kind.KeepsArtifacts) {
+	var count [activities]int
+	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.Success != "" && !k.ClusterScoped }) {
 		list := kind.NewList()
 		must(t, "list the honest objects", objects.List(ctx, list, client.InNamespace(honestNamespace)))
-		watch, err := objects.Watch(ctx, list, client.InNamespace(honestNamespace))
+		watching, err := objects.Watch(ctx, list, client.InNamespace(honestNamespace))
 		must(t, "watch the honest objects", err)
 		running.Go(func() {
-			defer watch.Stop()
-			for e := range watch.ResultChan() {
-				if o, ok := e.Object.(report.Resource); ok {
+			defer watching.Stop()
+			for e := range watching.ResultChan() {
+				if o, ok := e.Object.(report.Resource); ok && e.Type != watch.Deleted {
 					h.see(o)
 				}
 			}
@@ -66,59 +104,158 @@ func startHonest(t *testing.T) *honest {
 				h.fault("the watch of the honest objects ended")
 			}
 		})
+		of := bindings
+		if kind.Fetches() {
+			of = oldSources
+		}
 		items, err := apimeta.ExtractList(list)
 		must(t, "list the honest objects", err)
-		for _, item := range items {
-			o := item.(report.Resource) // cannot fail: all objects of Lanyard's kinds implement Resource
+		for i, item := range items {
+			o := item.(report.Resource) // cannot fail: all objects of these kinds implement Resource
 			h.see(o)
-			running.Go(func() { h.work(ctx, o) })
+			running.Go(func() { h.repeat(ctx, func(int) { h.ask(ctx, of, o) }) })
+			count[of]++
+			if of == oldSources && i == 0 {
+				running.Go(func() { h.repeat(ctx, func(n int) { h.create(ctx, o, n) }) })
+				count[newSources]++
+			}
 		}
 	}
-	if len(h.objects) < 3 {
-		t.Fatalf("the honest tenant has %d objects", len(h.objects))
+	if count[oldSources] < 3 || count[newSources] < 3 || count[bindings] == 0 {
+		t.Fatalf("the honest tenant has %v objects, by sort of work", count)
 	}
+	config := world.Config()
+	config.QPS = -1 // without a limit of the client's own
+	typed, err := kubernetes.NewForConfig(config)
+	must(t, "make a client", err)
+	running.Go(func() { h.repeat(ctx, func(int) { h.mint(ctx, typed.CoreV1().RESTClient()) }) })
 	return h
 }
 
-// see records the current state of an object.
-func (h *honest) see(o report.Resource) {
-	ready := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady)
-	if ready == nil || ready.Status != metav1.ConditionTrue {
-		h.fault(fmt.Sprintf("the honest tenant's %s is not Ready: %+v", o.GetName(), ready))
+// bind creates the honest tenant's WorkloadIdentity and binding, and waits until the binding is
+// Ready.
+func (h *honest) bind(t *testing.T) {
+	t.Helper()
+	name := metav1.ObjectMeta{Namespace: honestNamespace, Name: honestName}
+	identity := &identityv1.WorkloadIdentity{ObjectMeta: name, Spec: targetOf("any", `{}`)}
+	binding := &identityv1.WorkloadIdentityBinding{ObjectMeta: name, Spec: identityv1.WorkloadIdentityBindingSpec{
+		WorkloadIdentity: &identityv1.WorkloadIdentityReference{Name: honestName},
+		Store:            identityv1.BindingStore{SecretRef: identityv1.BindingSecretReference{Name: honestName}},
+	}}
+	for _, o := range []client.Object{identity, binding} {
+		create(t, o)
+		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.objects[o.GetUID()] = o
-	if a, ok := h.asked[o.GetUID()]; ok && o.GetStatus().LastHandledReconcileAt == a.value {
-		delete(h.asked, o.GetUID())
-		h.rounds = append(h.rounds, span{a.at, time.Now()})
-		close(a.done)
-	}
+	awaitReady(t, binding, true)
 }
 
-// work asks the controller to reconcile the object, waits for the result, and repeats this until
-// ctx ends. If a request fails, or a reconciliation takes longer than patience, work records a
-// fault.
-func (h *honest) work(ctx context.Context, o report.Resource) {
-	for ctx.Err() == nil {
-		a := asked{value: time.Now().UTC().Format(time.RFC3339Nano), at: time.Now(), done: make(chan struct{})}
-		h.mu.Lock()
-		h.asked[o.GetUID()] = a
-		h.mu.Unlock()
-		if err := request(ctx, o, a.value); err != nil && ctx.Err() == nil {
-			h.fault("the honest tenant asks for a reconciliation: " + err.Error())
-		}
-		select {
-		case <-a.done:
-		case <-time.After(patience):
-			h.fault(fmt.Sprintf("the honest tenant's %s is not reconciled within %s", o.GetName(), patience))
-		case <-ctx.Done():
-		}
+// repeat calls do until ctx ends, with the number of earlier calls. It pauses after each call.
+func (h *honest) repeat(ctx context.Context, do func(n int)) {
+	for n := 0; ctx.Err() == nil; n++ {
+		do(n)
 		select {
 		case <-time.After(honestPause):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// see records the current state of an object, and ends the object's round if the state finishes the
+// round. The states of new sources are no faults, because a new source begins without a condition.
+func (h *honest) see(o report.Resource) {
+	ready := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady)
+	isNew := strings.HasPrefix(o.GetName(), newPrefix)
+	if !isNew && (ready == nil || ready.Status != metav1.ConditionTrue) || isNew && ready != nil && ready.Status == metav1.ConditionFalse {
+		h.fault(fmt.Sprintf("the honest tenant's %s is not Ready: %+v", nameOf(o), ready))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !isNew {
+		h.objects[o.GetUID()] = o
+	}
+	if r, ok := h.running[nameOf(o)]; ok && r.done(o) {
+		h.end(nameOf(o))
+	}
+}
+
+// begin begins a round under a name that no running round has.
+func (h *honest) begin(name string, of activity, done func(o report.Resource) bool) *round {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := &round{of: of, from: time.Now(), done: done, ended: make(chan struct{})}
+	h.running[name] = r
+	return r
+}
+
+// end ends a round. The caller holds h.mu.
+func (h *honest) end(name string) {
+	r := h.running[name]
+	delete(h.running, name)
+	h.rounds[r.of] = append(h.rounds[r.of], span{r.from, time.Now()})
+	close(r.ended)
+}
+
+// wait waits for the end of a round. A round that takes longer than patience is a fault, and ends.
+func (h *honest) wait(ctx context.Context, name string, r *round) {
+	select {
+	case <-r.ended:
+	case <-time.After(patience):
+		h.fault(fmt.Sprintf("the honest tenant's %s: %s took longer than %s", r.of, name, patience))
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.running[name] == r {
+			h.end(name)
+		}
+	case <-ctx.Done():
+	}
+}
+
+// ask asks the controller to reconcile an object, and waits for the result.
+func (h *honest) ask(ctx context.Context, of activity, o report.Resource) {
+	value := time.Now().UTC().Format(time.RFC3339Nano)
+	r := h.begin(nameOf(o), of, func(o report.Resource) bool { return o.GetStatus().LastHandledReconcileAt == value })
+	if err := request(ctx, o, value); err != nil && ctx.Err() == nil {
+		h.fault("the honest tenant asks for a reconciliation: " + err.Error())
+	}
+	h.wait(ctx, nameOf(o), r)
+}
+
+// create creates a source with the spec of another, waits until the new source is Ready, and
+// deletes it.
+func (h *honest) create(ctx context.Context, like report.Resource, n int) {
+	o := like.DeepCopyObject().(report.Resource) // cannot fail: a copy has the type of the original
+	name := fmt.Sprint(newPrefix, like.GetName(), "-", n)
+	o.SetName(name)
+	o.SetUID("")
+	o.SetResourceVersion("")
+	o.SetFinalizers(nil)
+	o.SetAnnotations(nil)
+	o.SetManagedFields(nil)
+	*o.GetStatus() = meta.Status{}
+	r := h.begin(nameOf(o), newSources, func(o report.Resource) bool {
+		return apimeta.IsStatusConditionTrue(o.GetStatus().Conditions, meta.ConditionReady)
+	})
+	if err := objects.Create(ctx, o); err != nil && ctx.Err() == nil {
+		h.fault("the honest tenant creates a source: " + err.Error())
+	}
+	h.wait(ctx, nameOf(o), r)
+	if err := objects.Delete(context.WithoutCancel(ctx), o); err != nil {
+		h.fault("the honest tenant deletes a source: " + err.Error())
+	}
+}
+
+// mint requests a token of the honest tenant's identity.
+func (h *honest) mint(ctx context.Context, api rest.Interface) {
+	const name = "token"
+	h.begin(name, tokens, nil)
+	err := api.Post().AbsPath(identityPath(honestNamespace, honestName)+"/token").SetHeader("Content-Type", "application/json").
+		Body([]byte(tokenRequest(`{}`))).Timeout(patience).Do(ctx).Error()
+	if err != nil && ctx.Err() == nil {
+		h.fault("the honest tenant requests a token: " + err.Error())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end(name)
 }
 
 // request asks the controller to reconcile an object. The value distinguishes this request from
@@ -135,21 +272,20 @@ func (h *honest) fault(text string) {
 	h.faults = append(h.faults, text)
 }
 
-// take returns the reconciliations and the faults since the last call. Reconciliations that still
-// run are included.
-func (h *honest) take() ([]span, error) {
+// take returns the rounds and the faults since the last call. Rounds that still run are included.
+func (h *honest) take() (rounds, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var err error
 	for _, text := range h.faults {
 		err = errors.Join(err, errors.New(text))
 	}
-	rounds := h.rounds
-	for _, a := range h.asked {
-		rounds = append(rounds, span{a.at, time.Now()})
+	all := h.rounds
+	for _, r := range h.running {
+		all[r.of] = append(all[r.of], span{r.from, time.Now()})
 	}
-	h.rounds, h.faults = nil, nil
-	return rounds, err
+	h.rounds, h.faults = rounds{}, nil
+	return all, err
 }
 
 // digests returns the digests of the honest tenant's artifacts.

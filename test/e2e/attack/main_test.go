@@ -20,7 +20,8 @@ var (
 	world       *local.Cluster
 	controller  *local.Program
 	tokenServer *local.Program
-	programs    []*local.Program // all programs of the chart
+	// programs has all programs of the chart, also the two above.
+	programs []*local.Program
 	// objects is the administrator's client. Its scheme has Lanyard's kinds.
 	objects client.WithWatch
 	// begin is the sequence number of the last call in the cloud's journal before the first attack.
@@ -45,7 +46,7 @@ var attacked = stage.Suite{
 // attacks make a program fail while it holds a secret.
 func wantNoSecretsInLogs() error {
 	secrets := stage.NewPatterns(`eyJ[A-Za-z0-9_-]{10}`, "PRIVATE KEY-----", "IQoJb3JpZ2luX2Vj", `ya29\.`, cloudaws.SessionSecretPrefix)
-	for _, program := range []*local.Program{controller, tokenServer} {
+	for _, program := range programs {
 		log, err := os.ReadFile(program.Log)
 		if err != nil {
 			return err
@@ -91,11 +92,11 @@ func work(ctx context.Context, cluster *local.Cluster) (err error) {
 	if err := world.InstallChart(ctx, local.WithIssuer(manifests.Namespaces(), values)); err != nil {
 		return err
 	}
-	var start []local.ProgramOptions
+	var options []local.ProgramOptions
 	for _, w := range world.Workloads() {
-		start = append(start, local.ProgramOptions{Workload: w.Name, Binary: binary(w.Program)})
+		options = append(options, local.ProgramOptions{Workload: w.Name, Binary: binary(w.Program)})
 	}
-	err = world.StartPrograms(ctx, start, func(p *local.Program) {
+	err = world.StartPrograms(ctx, options, func(p *local.Program) {
 		programs = append(programs, p)
 		switch p.Workload {
 		case controllerAccount:

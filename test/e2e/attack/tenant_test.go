@@ -47,7 +47,8 @@ const (
 type tenant struct {
 	t         *testing.T
 	namespace string
-	tried     int // number of attempts so far; not safe for concurrent use
+	tried     int       // number of attempts so far; not safe for concurrent use
+	others    []*tenant // the tenant in its other namespaces
 
 	mu       sync.Mutex // guards received
 	received []string   // descriptions of credentials that reached one of its servers
@@ -65,6 +66,23 @@ func newTenant(t *testing.T, namespace string) *tenant {
 	}})
 	t.Cleanup(func() { tn.clear(t) })
 	return tn
+}
+
+// in returns the tenant in n namespaces: in its own, and in new ones.
+func (tn *tenant) in(n int) []*tenant {
+	for len(tn.others) < n-1 {
+		tn.others = append(tn.others, newTenant(tn.t, fmt.Sprintf("%s-%d", tn.namespace, len(tn.others)+2)))
+	}
+	return append([]*tenant{tn}, tn.others...)
+}
+
+// tries returns the number of attempts in all namespaces of the tenant.
+func (tn *tenant) tries() int {
+	n := tn.tried
+	for _, other := range tn.others {
+		n += other.tries()
+	}
+	return n
 }
 
 // tenantBinding returns one of the RoleBindings that `lanyard tenant --identity-controller` prints:
@@ -130,8 +148,12 @@ func (tn *tenant) note(r *http.Request) {
 // leaks returns descriptions of the credentials that the tenant's servers received.
 func (tn *tenant) leaks() []string {
 	tn.mu.Lock()
-	defer tn.mu.Unlock()
-	return slices.Clone(tn.received)
+	all := slices.Clone(tn.received)
+	tn.mu.Unlock()
+	for _, other := range tn.others {
+		all = append(all, other.leaks()...)
+	}
+	return all
 }
 
 func (tn *tenant) meta(name string) metav1.ObjectMeta {
