@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net"
 	"net/http"
@@ -185,4 +186,106 @@ func drip(tn *tenant) {
 		create(t, b)
 	}
 	pause(t, lasting(3*time.Second, 30*time.Second))
+}
+
+// Figures of an attack from several namespaces. Namespaces that run nothing else have shares of the
+// workers, so the shares of six namespaces together could be all workers of a kind.
+const (
+	manyNamespaces = 6
+	// perNamespace is the number of objects in each namespace.
+	perNamespace = 8
+	// slowByte is the pause between two bytes of a slow body. So each fetch lasts until its object's
+	// timeout.
+	slowByte = 2 * time.Second
+)
+
+// slowly sends a body, one byte in each slowByte, until the client disconnects.
+func slowly(w http.ResponseWriter, r *http.Request, body []byte) {
+	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+	for i := range body {
+		if _, err := w.Write(body[i : i+1]); err != nil {
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-time.After(slowByte):
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// dripBlobs acts as a tenant whose registry sends the manifest at once, and the blob slowly.
+func dripBlobs(tn *tenant) {
+	layer := archive(tn.t, 1<<20, rand.Reader)
+	manifest := manifestOf(tn.t, layer, "slow")
+	answers := &registry{manifest: func() []byte { return manifest }}
+	tn.dripEverywhere(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "/blobs/") {
+			slowly(w, r, layer)
+			return
+		}
+		answers.ServeHTTP(w, r)
+	}, func(tn *tenant, name, host string) client.Object {
+		o := tn.repository(name, host+"/app")
+		o.Spec.Timeout = &metav1.Duration{Duration: maxTimeout}
+		return o
+	})
+}
+
+// dripContents acts as a tenant whose bucket sends its listing at once, and an object slowly.
+func dripContents(tn *tenant) {
+	content := make([]byte, 1<<20)
+	tn.dripEverywhere(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("list-type") || r.URL.Query().Has("location") {
+			fmt.Fprintf(w, `<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>false</IsTruncated>`+
+				`<Contents><Key>app.yaml</Key><ETag>"1"</ETag><Size>%d</Size></Contents></ListBucketResult>`, len(content))
+			return
+		}
+		w.Header().Set("ETag", `"1"`)
+		slowly(w, r, content)
+	}, func(tn *tenant, name, host string) client.Object {
+		o := tn.bucket(name, host)
+		o.Spec.Timeout = &metav1.Duration{Duration: maxTimeout}
+		return o
+	})
+}
+
+// dripTags acts as a tenant whose registry sends the list of tags slowly.
+func dripTags(tn *tenant) {
+	tn.dripEverywhere(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/tags/list") {
+			w.Header().Set("Content-Type", "application/json")
+			slowly(w, r, []byte(`{"name":"app","tags":[`+strings.Repeat(" ", 1<<20)+`]}`))
+		}
+	}, func(tn *tenant, name, host string) client.Object {
+		o := tn.image(name, host+"/app")
+		o.Spec.Timeout = &metav1.Duration{Duration: maxTimeout}
+		return o
+	})
+}
+
+// maxTimeout is the longest timeout that the schema of the kinds allows.
+const maxTimeout = 30 * time.Minute
+
+// dripEverywhere creates objects of one kind in several namespaces. They use one host of the tenant,
+// which the handler serves. The test fails if no fetch reaches the host.
+func (tn *tenant) dripEverywhere(handler http.HandlerFunc, object func(tn *tenant, name, host string) client.Object) {
+	t := tn.t
+	host := tn.host("slow")
+	var fetches atomic.Int64
+	tn.serve(t, host, func(w http.ResponseWriter, r *http.Request) {
+		fetches.Add(1)
+		handler(w, r)
+	})
+	for _, in := range tn.in(manyNamespaces) {
+		for i := range perNamespace {
+			in.tried++
+			create(t, object(in, fmt.Sprint("slow-", i), host))
+		}
+	}
+	pause(t, lasting(5*time.Second, 15*time.Second))
+	if fetches.Load() == 0 {
+		t.Error("no object was fetched: this tests nothing")
+	}
 }
