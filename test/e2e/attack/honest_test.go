@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/internal/report"
 )
 
@@ -83,7 +85,8 @@ func nameOf(o client.Object) string { return fmt.Sprintf("%T %s", o, o.GetName()
 func startHonest(t *testing.T) *honest {
 	t.Helper()
 	h := &honest{running: map[string]*round{}, objects: map[types.UID]client.Object{}}
-	h.bind(t)
+	makeNewRoles(t)
+	createHonest(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
@@ -121,7 +124,7 @@ func startHonest(t *testing.T) *honest {
 			}
 		}
 	}
-	if count[oldSources] < 3 || count[newSources] < 3 || count[bindings] == 0 {
+	if count[oldSources] < 3 || count[newSources] < len(kinds.All().Where(kinds.Kind.Fetches)) || count[bindings] == 0 {
 		t.Fatalf("the honest tenant has %v objects, by sort of work", count)
 	}
 	config := world.Config()
@@ -132,9 +135,9 @@ func startHonest(t *testing.T) *honest {
 	return h
 }
 
-// bind creates the honest tenant's WorkloadIdentity and binding, and waits until the binding is
-// Ready.
-func (h *honest) bind(t *testing.T) {
+// createHonest creates objects of the honest tenant that the demonstration does not have: an
+// ImageRepository, a WorkloadIdentity and a binding. It waits until they are Ready.
+func createHonest(t *testing.T) {
 	t.Helper()
 	name := metav1.ObjectMeta{Namespace: honestNamespace, Name: honestName}
 	identity := &identityv1.WorkloadIdentity{ObjectMeta: name, Spec: targetOf("any", `{}`)}
@@ -142,11 +145,21 @@ func (h *honest) bind(t *testing.T) {
 		WorkloadIdentity: &identityv1.WorkloadIdentityReference{Name: honestName},
 		Store:            identityv1.BindingStore{SecretRef: identityv1.BindingSecretReference{Name: honestName}},
 	}}
-	for _, o := range []client.Object{identity, binding} {
+	images := &v1alpha1.ImageRepository{ObjectMeta: name, Spec: v1alpha1.ImageRepositorySpec{
+		Image:    local.Account + ".dkr.ecr." + local.Region + ".amazonaws.com/tenant-a/app",
+		Schedule: v1alpha1.Schedule{Interval: metav1.Duration{Duration: 10 * time.Second}},
+		RegistryAccess: v1alpha1.RegistryAccess{
+			Access: v1alpha1.Access{Provider: v1alpha1.ProviderAWS, ServiceAccountName: "tenant-a-ecr-sa"},
+		},
+	}}
+	for _, o := range []client.Object{identity, binding, images} {
 		create(t, o)
 		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
 	}
 	awaitReady(t, binding, true)
+	await(t, images, "the tags", func() error {
+		return wantf(condition(images).Status == metav1.ConditionTrue, "%+v", condition(images))
+	})
 }
 
 // repeat calls do until ctx ends, with the number of earlier calls. It pauses after each call.
@@ -221,7 +234,7 @@ func (h *honest) ask(ctx context.Context, of activity, o report.Resource) {
 }
 
 // create creates a source with the spec of another, waits until the new source is Ready, and
-// deletes it.
+// deletes it. An OCIRepository at AWS gets a ServiceAccount of its own, and so needs an exchange.
 func (h *honest) create(ctx context.Context, like report.Resource, n int) {
 	o := like.DeepCopyObject().(report.Resource) // cannot fail: a copy has the type of the original
 	name := fmt.Sprint(newPrefix, like.GetName(), "-", n)
@@ -232,15 +245,24 @@ func (h *honest) create(ctx context.Context, like report.Resource, n int) {
 	o.SetAnnotations(nil)
 	o.SetManagedFields(nil)
 	*o.GetStatus() = meta.Status{}
+	all := []client.Object{o}
+	if repository, ok := o.(*v1alpha1.OCIRepository); ok && repository.Spec.Provider == v1alpha1.ProviderAWS {
+		repository.Spec.ServiceAccountName = name
+		all = []client.Object{chainAccount(honestNamespace, name, roleOf(newRole), roleOf(newChained)), o}
+	}
 	r := h.begin(nameOf(o), newSources, func(o report.Resource) bool {
 		return apimeta.IsStatusConditionTrue(o.GetStatus().Conditions, meta.ConditionReady)
 	})
-	if err := objects.Create(ctx, o); err != nil && ctx.Err() == nil {
-		h.fault("the honest tenant creates a source: " + err.Error())
+	for _, o := range all {
+		if err := objects.Create(ctx, o); err != nil && ctx.Err() == nil {
+			h.fault("the honest tenant creates a source: " + err.Error())
+		}
 	}
 	h.wait(ctx, nameOf(o), r)
-	if err := objects.Delete(context.WithoutCancel(ctx), o); err != nil {
-		h.fault("the honest tenant deletes a source: " + err.Error())
+	for _, o := range slices.Backward(all) {
+		if err := objects.Delete(context.WithoutCancel(ctx), o); err != nil && ctx.Err() == nil {
+			h.fault("the honest tenant deletes a source: " + err.Error())
+		}
 	}
 }
 

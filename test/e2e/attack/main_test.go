@@ -24,6 +24,9 @@ var (
 	programs []*local.Program
 	// objects is the administrator's client. Its scheme has Lanyard's kinds.
 	objects client.WithWatch
+	// slowProxy is the address of a hostile tenant's proxy. The administrator listed it in
+	// allowedEndpointHosts, because it is on loopback.
+	slowProxy string
 	// begin is the sequence number of the last call in the cloud's journal before the first attack.
 	begin uint64
 )
@@ -78,10 +81,13 @@ func work(ctx context.Context, cluster *local.Cluster) (err error) {
 	if err := world.ApplyNamespaces(ctx, manifests); err != nil {
 		return err
 	}
+	if slowProxy, err = startSlowProxy(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
 	values := map[string]any{
 		"log": map[string]any{"level": "debug"},
 		"identity": map[string]any{
-			"awsIdentities": true, "bindings": true, "allowedEndpointHosts": []any{listedSTS},
+			"awsIdentities": true, "bindings": true, "allowedEndpointHosts": []any{listedSTS, slowProxy},
 			"controllerNamespaces":      map[string]any{"list": []any{lentNamespace}},
 			"controllerCredentialHosts": []any{listedRegistry},
 		},

@@ -1,0 +1,151 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/internal/local"
+)
+
+const (
+	// chainAnnotation names the role that a ServiceAccount's first role assumes.
+	chainAnnotation = "lanyard.dev/assume-role"
+	// newRole is the first role of the honest tenant's new ServiceAccounts, and newChained the role
+	// that it assumes.
+	newRole, newChained = "tenant-a-new", "tenant-a-new-ecr"
+	// proxyDelay is how long a tenant's proxy holds back each piece that it forwards.
+	proxyDelay = 2 * time.Second
+)
+
+// makeNewRoles creates newRole and newChained at AWS.
+func makeNewRoles(t *testing.T) {
+	t.Helper()
+	host := strings.TrimPrefix(local.Issuer, "https://")
+	for _, role := range []cloudaws.Role{
+		{Name: newRole, TrustPolicy: fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},
+			"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"%s:sub":"system:serviceaccount:%s:%s*"}}}]}`,
+			local.Account, host, host, honestNamespace, newPrefix), Policies: map[string]json.RawMessage{"chain": statementOf("sts:AssumeRole")}},
+		{Name: newChained, TrustPolicy: fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":%q},"Action":"sts:AssumeRole"}]}`,
+			roleOf(newRole)), Policies: map[string]json.RawMessage{"pull": statementOf(
+			"ecr:GetAuthorizationToken", "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:ListImages")}},
+	} {
+		must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, role))
+	}
+}
+
+func roleOf(name string) string { return "arn:aws:iam::" + local.Account + ":role/" + name }
+
+// statementOf returns a policy that allows actions at everything of the account.
+func statementOf(actions ...string) json.RawMessage {
+	list, _ := json.Marshal(actions) // strings can always be encoded
+	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":%s,"Resource":"*"}]}`, list)
+}
+
+// chainAccount returns a ServiceAccount whose first role assumes another. Each new account needs an
+// exchange of its own.
+func chainAccount(namespace, name, role, chained string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Annotations: map[string]string{roleAnnotation: role, chainAnnotation: chained},
+	}}
+}
+
+// startSlowProxy starts a proxy of a hostile tenant on this machine, and returns its address. The
+// proxy forwards everything to the local cloud's proxy, after proxyDelay. It runs until ctx ends.
+func startSlowProxy(ctx context.Context) (address string, err error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go relay(ctx, conn)
+		}
+	}()
+	return listener.Addr().String(), nil
+}
+
+// relay connects a client of the slow proxy with the cloud's proxy.
+func relay(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(world.Cloud().ProxyURL(), "http://"))
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	go func() {
+		_, _ = io.Copy(client, server)
+		_ = client.Close()
+	}()
+	piece := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(piece)
+		if err != nil {
+			return
+		}
+		select {
+		case <-time.After(proxyDelay):
+		case <-ctx.Done():
+			return
+		}
+		if _, err := server.Write(piece[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// slowProxies acts as a tenant whose objects reach AWS over a slow proxy of the tenant. Their first
+// role is in the honest tenant's AWS account, so all calls of its sessions count against one
+// budget. The honest tenant's new OCIRepositories need an exchange in this account, too.
+func slowProxies(tn *tenant) {
+	t := tn.t
+	must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, cloudaws.Role{
+		Name: tn.namespace, Policies: map[string]json.RawMessage{"chain": statementOf("sts:AssumeRole")},
+		TrustPolicy: fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},
+			"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"%s:sub":"system:serviceaccount:%s*"}}}]}`,
+			local.Account, strings.TrimPrefix(local.Issuer, "https://"), strings.TrimPrefix(local.Issuer, "https://"), tn.namespace),
+	}))
+	var all []*v1alpha1.OCIRepository
+	for _, in := range tn.in(manyNamespaces) {
+		create(t, &corev1.Secret{ObjectMeta: in.meta("proxy"), StringData: map[string]string{"address": "http://" + slowProxy}})
+		for i := range perNamespace {
+			in.tried++
+			account := chainAccount(in.namespace, fmt.Sprint("slow-", i), roleOf(tn.namespace), roleOf(tn.namespace+"-none"))
+			create(t, account)
+			o := in.repositoryAs(account.Name, v1alpha1.ProviderAWS, local.Account+".dkr.ecr."+local.Region+".amazonaws.com/tenant-b/app")
+			o.Spec.ServiceAccountName, o.Spec.ProxySecretRef = account.Name, &meta.LocalReference{Name: "proxy"}
+			o.Spec.Timeout = &metav1.Duration{Duration: maxTimeout}
+			create(t, o)
+			all = append(all, o)
+		}
+	}
+	pause(t, lasting(10*time.Second, 30*time.Second))
+	ended := 0
+	for _, o := range all {
+		must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+		if c := condition(o); c.Status == metav1.ConditionFalse {
+			ended++
+			if ended == 1 {
+				t.Logf("%s: %s", c.Reason, c.Message)
+			}
+		}
+	}
+	t.Logf("%d of %d exchanges ended", ended, len(all))
+}
