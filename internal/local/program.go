@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -67,6 +68,9 @@ func (p *Program) URL(port string) string {
 	}
 	return "http://" + address
 }
+
+// Ports returns the names of the container's ports, in alphabetical order.
+func (p *Program) Ports() []string { return slices.Sorted(maps.Keys(p.layout.ports)) }
 
 // PID returns the program's process ID, for measurements.
 func (p *Program) PID() int { return p.cmd.Process.Pid }

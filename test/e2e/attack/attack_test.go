@@ -56,6 +56,7 @@ func attacks() []attack {
 		{"crowded listings", true, crowd},
 		{"new content each second", false, rewrite},
 		{"failures in new words", false, reword},
+		{"connections of strangers", false, openPorts},
 		{"objects without number", true, flood},
 	}
 }
