@@ -57,6 +57,7 @@ func attacks() []attack {
 		{"new content each second", false, rewrite},
 		{"failures in new words", false, reword},
 		{"connections of strangers", false, openPorts},
+		{"large labels and finalizers", false, growMetadata},
 		{"objects without number", true, flood},
 	}
 }
