@@ -58,6 +58,9 @@ func attacks() []attack {
 		{"failures in new words", false, reword},
 		{"connections of strangers", false, openPorts},
 		{"large labels and finalizers", false, growMetadata},
+		{"token requests without pause", false, floodTokens},
+		{"bindings without pause", true, floodBindings},
+		{"slow proxies in exchanges", true, slowProxies},
 		{"objects without number", true, flood},
 	}
 }

@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -196,6 +197,28 @@ func TestHostileBindings(t *testing.T) {
 		await(t, s, "the Secret is mended", func() error {
 			token := string(s.Data["workloadIdentityToken"])
 			return wantf(!strings.HasSuffix(token, ".eA") && token != good, "the token is the forged one")
+		})
+	})
+	t.Run("a Secret that stays", func(t *testing.T) {
+		must(t, "make an identity", hostile.Create(t.Context(), &identityv1.WorkloadIdentity{
+			ObjectMeta: metav1.ObjectMeta{Namespace: bindingNamespace, Name: "stays"}, Spec: targetOf("any", `{}`),
+		}))
+		o := bindingOf("stays", "stays")
+		operator.make(o)
+		awaitReady(t, o, true)
+		s := secretOf(t, "stays")
+		if s == nil {
+			t.Fatal("the binding has no Secret")
+		}
+		s.Finalizers = []string{"hostile.example.com/stay"}
+		must(t, "keep the Secret", hostile.Update(t.Context(), s))
+		t.Cleanup(func() {
+			err := objects.Patch(context.WithoutCancel(t.Context()), s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			must(t, "take the finalizer from the Secret", client.IgnoreNotFound(err))
+		})
+		must(t, "delete the binding", objects.Delete(t.Context(), o))
+		await(t, s, "the Secret is empty", func() error {
+			return wantf(len(s.Data) == 0, "it has %v, deletion %v", slices.Sorted(maps.Keys(s.Data)), s.DeletionTimestamp)
 		})
 	})
 }

@@ -2,9 +2,11 @@ package attack
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -136,4 +138,67 @@ func flood(tn *tenant) {
 		must(t, "annotate an account", objects.Patch(t.Context(), annotated, client.MergeFrom(account)))
 	}
 	pause(t, 20*time.Second)
+}
+
+// floodTokens requests tokens without pause, from several namespaces of the tenant.
+func floodTokens(tn *tenant) {
+	t := tn.t
+	const callers = 8 // in each namespace
+	var minted, refused atomic.Int64
+	ctx, stop := context.WithTimeout(t.Context(), lasting(5*time.Second, 20*time.Second))
+	defer stop()
+	var running sync.WaitGroup
+	for _, in := range tn.in(manyNamespaces) {
+		in.allow(minting())
+		in.identity(stsAudience)
+		me := callAs(t, in.namespace, puller, nil)
+		for range callers {
+			running.Go(func() {
+				for ctx.Err() == nil {
+					if me.wantsToken(ctx) {
+						minted.Add(1)
+					} else {
+						refused.Add(1)
+					}
+				}
+			})
+		}
+	}
+	running.Wait()
+	tn.tried += int(minted.Load() + refused.Load())
+	t.Logf("%d tokens were issued, and %d requests refused", minted.Load(), refused.Load())
+	if minted.Load() == 0 {
+		t.Error("no token was issued: this tests nothing")
+	}
+}
+
+// floodBindings creates bindings in several namespaces of the tenant, and requests their
+// reconciliation without pause.
+func floodBindings(tn *tenant) {
+	t := tn.t
+	const number = 20 // in each namespace
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var running sync.WaitGroup
+	for _, in := range tn.in(manyNamespaces) {
+		in.identity(stsAudience)
+		for i := range number {
+			in.tried++
+			o := bindingOf(fmt.Sprint("flood-", i), victimIdentity)
+			o.Namespace = in.namespace
+			create(t, o)
+			running.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					_ = request(ctx, o, fmt.Sprint(n)) // a request may fail at the end
+					select {
+					case <-time.After(honestPause):
+					case <-ctx.Done():
+					}
+				}
+			})
+		}
+	}
+	pause(t, lasting(5*time.Second, 20*time.Second))
+	stop()
+	running.Wait()
 }

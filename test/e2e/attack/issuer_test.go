@@ -53,10 +53,11 @@ const (
 
 // caller sends requests to the API server with the token of a ServiceAccount.
 type caller struct {
-	t      *testing.T
-	server string
-	client *http.Client
-	bearer string
+	t         *testing.T
+	server    string
+	client    *http.Client
+	namespace string // of the ServiceAccount
+	bearer    string
 }
 
 // callAs returns a caller with a ServiceAccount token, like the token in a Pod. If pod is not nil,
@@ -74,7 +75,7 @@ func callAs(t *testing.T, namespace, account string, pod *corev1.Pod) *caller {
 	c, err := rest.HTTPClientFor(config)
 	must(t, "make a client", err)
 	t.Cleanup(c.CloseIdleConnections)
-	return &caller{t: t, server: config.Host, client: c, bearer: accountToken(t, namespace, account, spec)}
+	return &caller{t: t, server: config.Host, client: c, namespace: namespace, bearer: accountToken(t, namespace, account, spec)}
 }
 
 // accountToken requests a ServiceAccount token from the API server.
@@ -114,6 +115,24 @@ func (c *caller) mint(namespace, name, spec string, headers ...string) (token st
 		must(c.t, "read a token", json.Unmarshal([]byte(answer), &request))
 	}
 	return request.Status.Token, status, answer
+}
+
+// wantsToken requests a token of the tenant's own identity, in the namespace of the caller. It
+// reports whether it got the token. It fails no test, so any goroutine may call it.
+func (c *caller) wantsToken(ctx context.Context) bool {
+	path := c.server + identityPath(c.namespace, victimIdentity) + "/token"
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(tokenRequest(`{}`)))
+	if err != nil {
+		return false
+	}
+	req.Header.Set("Authorization", "Bearer "+c.bearer)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := c.client.Do(req)
+	if err != nil {
+		return false
+	}
+	_, _ = io.Copy(io.Discard, res.Body) // so that the connection is used again
+	return res.Body.Close() == nil && res.StatusCode == http.StatusCreated
 }
 
 func identityPath(namespace, name string) string {
