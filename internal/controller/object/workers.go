@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/lanyard-dev/lanyard/auth/share"
 )
 
 // patience is how long a reconciliation may occupy a worker. A reconciliation that takes longer
@@ -75,11 +77,11 @@ func (w *workers) start(number int, wake func(reconcile.Request)) {
 // goroutines returns how many reconciliations the given number of workers makes possible at once.
 func goroutines(workers int) int { return workers * (1 + lastingPerWorker) }
 
-// admits reports whether one more object of the namespace may be reconciled now. Of ten workers,
-// the first namespace may use five, the second two, and three more namespaces one each.
+// admits reports whether one more object of the namespace may be reconciled now; see [share.Room].
+// Work without a worker counts for its own namespace only.
 func (w *workers) admits(n *namespace) bool {
-	others := w.busy - n.busy
-	return w.number == 0 || w.busy < w.number && len(n.places) < max(1, (w.number-others)/2)
+	others, own := w.busy-n.busy, len(n.places)
+	return w.number == 0 || w.busy < w.number && share.Room(w.number, others+own, own) > 0
 }
 
 // enter reports whether the object may be reconciled now. If not, the object will be woken later.
