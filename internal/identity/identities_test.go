@@ -83,6 +83,20 @@ func TestTooLarge(t *testing.T) {
 	admitted(false)
 	w.Role("landing", landing)
 	admitted(true)
+	account, err := auth.ServiceAccount("team-a", "own")
+	must.Succeed(t, err)
+	w.Accounts.Put(account, "uid-own")
+	own := &v1alpha1.AWSServiceAccountIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "own", Labels: labels}}
+	own.Spec.RoleARN = landing.RoleARN
+	w.Put(own.DeepCopy())
+	last := subject
+	subject = w.Subject(v1alpha1.AWSServiceAccountIdentityKind, "team-a", "own")
+	admitted(true)
+	_, err = memory.Kept{}.Remember(own)
+	must.Succeed(t, err)
+	w.Put(own)
+	admitted(false)
+	subject = last
 	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "team-a", Labels: labels}}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	_, err = memory.Kept{Labels: true}.Remember(namespace)
