@@ -41,7 +41,7 @@ type paced struct {
 	body io.ReadCloser
 	end  context.CancelCauseFunc
 	late *time.Timer   // ends the request; it runs only during Read
-	left time.Duration // how long reads may still wait; bytes that arrive add to it
+	left time.Duration // how long reads may still wait; bytes that arrive add time
 }
 
 func (p *paced) Read(b []byte) (int, error) {
@@ -56,7 +56,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the body. It must not be called while Read runs.
+// Close closes the body and ends the request.
 func (p *paced) Close() error {
 	err := p.body.Close()
 	p.end(nil)

@@ -23,9 +23,9 @@
 //
 // Options bound the whole folder and each namespace. Besides, each namespace has a share of the
 // folder's bound, so that large namespaces leave room for others. A write that would exceed a bound
-// fails with ErrFull. A write for which the volume has no room fails with ErrVolume; the bound should be below
-// the volume's size. A failed write leaves everything as it was. Collect removes artifacts that are
-// not needed any more.
+// fails with ErrFull. A write for which the volume has no room fails with ErrVolume; the bound
+// should be below the volume's size. A failed write leaves everything as it was. Collect removes
+// artifacts that are not needed any more.
 //
 // Only one process at a time should write to a folder. Each process counts only its own writes, so
 // several processes could together exceed the bounds.

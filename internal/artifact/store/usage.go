@@ -55,6 +55,9 @@ func share(limit, others int64) int64 {
 // bound they would exceed. The argument written is how many bytes of the file are counted already.
 // A namespace that is above its share keeps its files, and may replace them.
 func (u *usage) reserve(o Object, file string, written, n int64) error {
+	if n == 0 {
+		return nil // an empty write needs no room, and the namespace may have no files
+	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var before int64

@@ -165,6 +165,15 @@ func TestReplaceWithNote(t *testing.T) {
 	}
 }
 
+// A first write without bytes needs no room, also in a namespace without files.
+func TestEmptyWrite(t *testing.T) {
+	s := open(t, t.TempDir(), Options{MaxBytes: 800, MaxNamespaceBytes: 400})
+	put(t, s, object("tenant-a", "app"), "")
+	if got := s.Largest(1); s.Size() != 0 || len(got) != 0 {
+		t.Errorf("%d bytes, largest %v", s.Size(), got)
+	}
+}
+
 // An error for a tenant has the sizes of its own namespace, and no name of another namespace.
 func TestShareErrorNamesNobodyElse(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxBytes: 1 << 20})

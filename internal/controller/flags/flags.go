@@ -39,7 +39,7 @@ type Flags struct {
 	// bounds it.
 	ArtifactStoreMaxSize int64
 	// ArtifactNamespaceMaxSize is the largest size of one namespace's artifacts in the store, in
-	// bytes; 0 means that only ArtifactStoreMaxSize bounds them.
+	// bytes; 0 means that only its share of ArtifactStoreMaxSize bounds them.
 	ArtifactNamespaceMaxSize int64
 	// ArtifactMaxDecompressedSize is a limit in bytes for each artifact. Neither the transferred
 	// size nor the unpacked size may exceed it.
@@ -139,7 +139,7 @@ func Parse(args []string, env func(string) string, version string, out io.Writer
 	set.StringVar(&f.ArtifactListenAddress, "artifact-listen-address", ":9090", "address on which artifacts are served")
 	set.StringVar(&f.ArtifactBaseURL, "artifact-base-url", "", "URL under which clients reach --artifact-listen-address, such as http://lanyard-controller.lanyard-system.svc.cluster.local. (required)")
 	set.Var(&storeSize, "artifact-store-max-size", "largest size of all artifacts together; 0 means that only the disk bounds it")
-	set.Var(&namespaceSize, "artifact-namespace-max-size", "largest size of one namespace's artifacts, so that no tenant fills the store; 0 means that only --artifact-store-max-size bounds it")
+	set.Var(&namespaceSize, "artifact-namespace-max-size", "largest size of one namespace's artifacts, so that no tenant fills the store; 0 means that only its share of --artifact-store-max-size bounds it")
 	set.Var(&artifactSize, "artifact-max-decompressed-size", "largest size of one artifact, both transferred and unpacked")
 
 	set.StringVar(&f.ProfileAddress, "pprof-address", "", "loopback address on which profiles (pprof) are served, such as 127.0.0.1:6060; kubectl port-forward reaches it; default none")

@@ -134,8 +134,8 @@ func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 }
 
 // requestChanged lets an update through if an annotation has a new request: to reconcile the
-// object, to get new tokens, or to allow another account. It also lets an update through after
-// which the object is no longer too large for the cache, or has become too large.
+// object, to get new tokens, or to allow another account. It also lets an update through that
+// changes whether, or why, the object is too large for the cache.
 func requestChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -145,7 +145,7 @@ func requestChanged() predicate.Predicate {
 			now := requested(e.ObjectNew)
 			account := AllowedAccount(e.ObjectNew)
 			return now != "" && now != requested(e.ObjectOld) || RenewalRequested(e.ObjectNew) && !RenewalRequested(e.ObjectOld) ||
-				account != "" && account != AllowedAccount(e.ObjectOld) || becameFit(e.ObjectOld, e.ObjectNew)
+				account != "" && account != AllowedAccount(e.ObjectOld) || refusalChanged(e.ObjectOld, e.ObjectNew)
 		},
 	}
 }

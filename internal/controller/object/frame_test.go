@@ -49,6 +49,33 @@ func TestKindsHaveWorkersOfTheirOwn(t *testing.T) {
 	}
 }
 
+// An object that gets a worker while its own reconciliation still waits for the cache keeps the
+// worker for the next reconciliation.
+func TestWorkerOfAnObjectThatIsBeingRead(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-b", "app", nil)
+	var woken []reconcile.Request
+	w.r.StartWorkers(1, func(r reconcile.Request) { woken = append(woken, r) })
+	if !w.r.Enter(asks("first")) {
+		t.Fatal("no worker")
+	}
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
+			w.r.Leave(asks("first"))
+			return c.Get(ctx, key, read, opts...)
+		},
+	})
+	if w.Attempt(o); len(woken) != 1 || len(w.kind.acted) != 0 {
+		t.Fatalf("woken %v, fetched %v", woken, w.kind.acted)
+	}
+	if w.r.Enter(asks("second")) {
+		t.Error("another object took the worker")
+	}
+	if w.reconcile(o); !slices.Equal(w.kind.acted, []string{"app"}) {
+		t.Errorf("afterwards: fetched %v", w.kind.acted)
+	}
+}
+
 func TestOneNamespaceDoesNotTakeAllWorkers(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.create("tenant-a", "a", nil), w.create("tenant-b", "b", nil)

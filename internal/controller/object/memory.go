@@ -52,9 +52,9 @@ func (r *Reconciler[O, P]) whole(ctx context.Context, stub O) (O, error) {
 	return o, err
 }
 
-// becameFit reports whether an update has changed what [memory.Refused] says about an object. Such
-// an update may change only metadata, so the object's generation stays.
-func becameFit(last, next client.Object) bool {
+// refusalChanged reports whether an update has changed what [memory.Refused] says about an object.
+// Such an update may change only metadata, so the object's generation stays.
+func refusalChanged(last, next client.Object) bool {
 	before, after := memory.Refused(last), memory.Refused(next)
 	return (before == nil) != (after == nil) || before != nil && *before != *after
 }

@@ -107,8 +107,10 @@ func (r *Reconciler[O, P]) Reconcile(ctx context.Context, req reconcile.Request)
 }
 
 func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	defer r.workers.leave(req)
 	entered := r.workers.enter(req)
+	if entered {
+		defer r.workers.leave(req)
+	}
 	o, _ := r.kind.Empty()
 	if err := r.shared.Client.Get(ctx, req.NamespacedName, o); apierrors.IsNotFound(err) {
 		r.forget(req.NamespacedName) // the object is gone, or belongs to another shard

@@ -21,6 +21,15 @@ const patience = 500 * time.Millisecond
 // most so many for each worker. The bound is for the memory that they use.
 const lastingPerWorker = 4
 
+const (
+	// crowdPause is how long a reconciliation keeps its worker if too many others go on without a
+	// worker. After this time, it is looked at again.
+	crowdPause = 100 * time.Millisecond
+	// longWork is how long work may go on without a worker if others need its place. By default, an
+	// object has half of this time (spec.timeout).
+	longWork = 2 * time.Minute
+)
+
 // errCrowdedOut is the cause for which the work of an object ends if another namespace needs its
 // place.
 var errCrowdedOut = errors.New("another namespace needed the place of this work")
@@ -34,17 +43,20 @@ var errCrowdedOut = errors.New("another namespace needed the place of this work"
 //     worker is free. It still counts for its namespace.
 //   - When a worker becomes free, the waiting namespaces take turns.
 //   - The number of reconciliations without a worker is bounded too. At the bound, a namespace with
-//     more of them than another gives one up.
+//     more of them than another gives one up. Work that has lasted longer than [longWork] is given
+//     up for a namespace that waits with all its objects.
 //
 // An object that has to wait is queued again when it may be reconciled. The zero value has no
 // limits.
+//
+// Who has five namespaces for each worker, with a slow object in each, can still occupy all workers
+// for longWork.
 type workers struct {
 	mu         sync.Mutex // guards the fields below; never held during I/O
 	number     int        // number of workers; zero for no limit
 	wake       func(reconcile.Request)
 	busy       int                   // number of workers in use
 	lasting    int                   // number of reconciliations without a worker
-	crowd      []*place              // reconciliations that keep their worker, because lasting is at its bound
 	namespaces map[string]*namespace // namespaces that reconcile or wait
 	turns      []*namespace          // namespaces with waiting objects; the first is served next
 }
@@ -85,7 +97,7 @@ func (w *workers) admits(n *namespace) bool {
 }
 
 // enter reports whether the object may be reconciled now. If not, the object will be woken later.
-// The caller must call leave when the reconciliation has ended, also if enter returned false.
+// If enter returned true, the caller must call leave when the reconciliation has ended.
 func (w *workers) enter(object reconcile.Request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,13 +171,8 @@ func (w *workers) remove(n *namespace, object reconcile.Request) {
 	if p.lasting {
 		w.lasting--
 	} else {
-		w.crowd = slices.DeleteFunc(w.crowd, func(other *place) bool { return other == p })
 		n.busy--
 		w.busy--
-	}
-	if len(w.crowd) > 0 && w.lasting < w.number*lastingPerWorker {
-		w.detach(w.crowd[0])
-		w.crowd = w.crowd[1:]
 	}
 	if len(n.places) == 0 && len(n.waiting) == 0 {
 		delete(w.namespaces, n.name)
@@ -193,18 +200,21 @@ func (w *workers) serve() (woken []reconcile.Request) {
 }
 
 // outlasted takes the worker away from a reconciliation that has lasted longer than [patience]. If
-// there are too many such reconciliations, and no namespace can give one up, p keeps its worker
-// until another reconciliation ends.
+// there are too many such reconciliations, and none of them can be given up, p keeps its worker for
+// now.
 func (w *workers) outlasted(object reconcile.Request, p *place) {
 	w.mu.Lock()
 	var woken []reconcile.Request
 	switch {
 	case p.of.places[object] != p: // the reconciliation has just ended
 	case w.lasting < w.number*lastingPerWorker || w.crowdOut(p.of):
-		w.detach(p)
+		p.lasting, p.since = true, time.Now()
+		p.of.busy--
+		w.busy--
+		w.lasting++
 		woken = w.serve()
 	default:
-		w.crowd = append(w.crowd, p)
+		p.patient.Reset(crowdPause)
 	}
 	w.mu.Unlock()
 	for _, object := range woken {
@@ -212,39 +222,52 @@ func (w *workers) outlasted(object reconcile.Request, p *place) {
 	}
 }
 
-// detach makes the reconciliation of p go on without a worker.
-func (w *workers) detach(p *place) {
-	p.lasting, p.since = true, time.Now()
-	p.of.busy--
-	w.busy--
-	w.lasting++
-}
-
-// crowdOut makes room for one more reconciliation without a worker, of the given namespace. It ends
-// the youngest such work of the namespace that has most of it. It ends no work if that namespace
-// would then have less of it than the given one. It reports whether it has ended work.
+// crowdOut makes room for one more reconciliation without a worker, of the given namespace. It
+// reports whether it has ended some work for that purpose. There are two cases:
+//
+//   - Another namespace has at least two such reconciliations more. It gives up its youngest.
+//   - A namespace waits with all its objects. Work that has lasted longer than [longWork] is given
+//     up, whoever has it, the oldest first.
 func (w *workers) crowdOut(of *namespace) bool {
 	var most *namespace
+	var oldest *place
 	for _, n := range w.namespaces {
-		if most == nil || len(n.places)-n.busy > len(most.places)-most.busy {
+		if most == nil || n.lasting() > most.lasting() {
 			most = n
 		}
-	}
-	if len(most.places)-most.busy < len(of.places)-of.busy+2 {
-		return false
-	}
-	var youngest *place
-	for _, p := range most.places {
-		if p.lasting && p.end != nil && (youngest == nil || p.since.After(youngest.since)) {
-			youngest = p
+		for _, p := range n.places {
+			if p.lasting && p.end != nil && (oldest == nil || p.since.Before(oldest.since)) {
+				oldest = p
+			}
 		}
 	}
-	if youngest == nil {
+	victim := oldest
+	switch idle := func(n *namespace) bool { return len(n.places) == 0 }; {
+	case most.lasting() >= of.lasting()+2:
+		victim = most.youngest()
+	case oldest == nil || time.Since(oldest.since) < longWork || !slices.ContainsFunc(w.turns, idle):
 		return false
 	}
-	youngest.end(errCrowdedOut)
-	youngest.end = nil
+	if victim == nil {
+		return false
+	}
+	victim.end(errCrowdedOut)
+	victim.end = nil
 	return true
+}
+
+// lasting returns the number of the namespace's reconciliations without a worker.
+func (n *namespace) lasting() int { return len(n.places) - n.busy }
+
+// youngest returns the reconciliation that lost its worker last, of those that can be ended; nil if
+// there is none.
+func (n *namespace) youngest() (last *place) {
+	for _, p := range n.places {
+		if p.lasting && p.end != nil && (last == nil || p.since.After(last.since)) {
+			last = p
+		}
+	}
+	return last
 }
 
 // endable sets the function that ends the work of an object; nil if the work cannot be ended now.

@@ -228,7 +228,9 @@ func TestCrowdedOut(t *testing.T) {
 					return
 				}
 				c.leave(asks("ns-0", 0)) // its place goes to the work that has kept its worker
-				if c.busy != 0 || c.lasting != 16 || len(c.crowd) != 0 {
+				time.Sleep(crowdPause)
+				synctest.Wait()
+				if c.busy != 0 || c.lasting != 16 {
 					t.Errorf("%d workers are busy, %d last", c.busy, c.lasting)
 				}
 			})
@@ -236,19 +238,35 @@ func TestCrowdedOut(t *testing.T) {
 	}
 }
 
-// Work that keeps its worker, because too much work lasts, may end there.
-func TestWorkEndsInTheCrowd(t *testing.T) {
+// If many namespaces have one slow object each, work that has lasted long is given up, but only for
+// a namespace that waits with all its objects.
+func TestLongWorkIsCrowdedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(4)
-		for i := range 17 {
-			c.enter(asks(fmt.Sprint("ns-", i), 0))
+		var ended []reconcile.Request
+		for i := range 20 { // 16 without a worker, and all workers
+			object := asks(fmt.Sprint("ns-", i), 0)
+			if !c.enter(object) {
+				t.Fatalf("%v has to wait", object)
+			}
+			c.endable(object, func(error) {
+				ended = append(ended, object)
+				go c.leave(object)
+			})
 			time.Sleep(patience)
 			synctest.Wait()
 		}
-		c.leave(asks("ns-16", 0))
-		c.leave(asks("ns-0", 0))
-		if c.busy != 0 || c.lasting != 15 || len(c.crowd) != 0 {
-			t.Errorf("%d workers are busy, %d last, %d keep their worker", c.busy, c.lasting, len(c.crowd))
+		c.enter(asks("ns-0", 1)) // waits, but its namespace has an object under way
+		time.Sleep(2 * longWork)
+		synctest.Wait()
+		if len(ended) != 0 {
+			t.Fatalf("ended %v, although no namespace waits with all its objects", ended)
+		}
+		c.enter(asks("new", 0))
+		time.Sleep(crowdPause)
+		synctest.Wait()
+		if entered := c.enterWoken(t); entered["new"] != 1 || len(ended) == 0 || ended[0] != asks("ns-0", 0) {
+			t.Errorf("%v entered, ended %v", entered, ended)
 		}
 	})
 }
@@ -277,8 +295,8 @@ func TestWorkersConcurrently(t *testing.T) {
 							c.mu.Lock()
 							done++
 							c.mu.Unlock()
+							c.leave(object)
 						}
-						c.leave(object)
 					}
 				}
 			}()
@@ -288,7 +306,7 @@ func TestWorkersConcurrently(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if done != 1500 || len(c.namespaces) != 0 || len(c.turns) != 0 || len(c.crowd) != 0 || c.busy != 0 || c.lasting != 0 {
+		if done != 1500 || len(c.namespaces) != 0 || len(c.turns) != 0 || c.busy != 0 || c.lasting != 0 {
 			t.Errorf("%d done; left is %+v", done, c)
 		}
 		cancel()
