@@ -145,7 +145,8 @@ func judgeRun(tb testing.TB) {
 			tb.Errorf("%s was refused: %s %s", owner.name, e.Verb, e.RequestURI)
 		}
 	}
-	if admins[userAgent] == 0 {
+	// A part of the tests may use only clusters of its own.
+	if admins[userAgent] == 0 && wholeRun() {
 		tb.Error("the log has no request of these tests: it is not read right")
 	}
 	for agent, n := range admins {

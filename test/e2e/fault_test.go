@@ -287,7 +287,9 @@ func (zeros) Read(p []byte) (int, error) {
 func TestLimits(t *testing.T) {
 	beside(t)
 	s := takeShard(t)
-	s.start(t, "limits", map[string]any{"artifacts": map[string]any{"maxDecompressedSize": "1Mi", "storeMaxSize": "1500Ki", "namespaceMaxSize": "1500Ki"}})
+	s.start(t, "limits", map[string]any{
+		"artifacts": map[string]any{"maxDecompressedSize": "1Mi", "storeMaxSize": "1500Ki", "namespaceMaxSize": "1500Ki"},
+	})
 	tn := s.newTenant(t, "limits")
 	object := func(name, tag string) *v1alpha1.OCIRepository {
 		o := tn.object(name)

@@ -3,10 +3,12 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"strings"
 	"testing"
 
+	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/local"
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
@@ -14,7 +16,8 @@ import (
 
 // TestKubectl runs kubectl's plain verbs for every kind, with the plural and the short name. People
 // write neither the API group nor the version. The chart has every value that adds a kind, an
-// admission policy or an aggregated API: a second resource with a kind's plural must not hide it.
+// admission policy or an aggregated API. A resource of another group with a kind's plural must not
+// hide the kind.
 func TestKubectl(t *testing.T) {
 	beside(t, lane2)
 	const namespace = "kubectl"
@@ -24,7 +27,8 @@ func TestKubectl(t *testing.T) {
 	values := loudest()
 	maps.Copy(values, map[string]any{
 		"issuer": map[string]any{
-			"url": "https://issuer.kubectl.example.com", "clusterID": "prod", "spokeUserPrefix": "system:serviceaccount:spokes:", "claimsConfig": claimsConfig(t),
+			"url": "https://issuer.kubectl.example.com", "clusterID": "prod",
+			"spokeUserPrefix": "system:serviceaccount:spokes:", "claimsConfig": claimsConfig(t),
 		},
 		"spiffe":   map[string]any{"trustDomain": "kubectl.example.com", "issuer": "https://spiffe.kubectl.example.com"},
 		"identity": map[string]any{"awsIdentities": true, "bindings": true},
@@ -35,6 +39,10 @@ func TestKubectl(t *testing.T) {
 	// The other programs would only add finalizers to the objects.
 	_, err := w.StartProgram(t.Context(), local.ProgramOptions{Workload: tokenServer, Binary: daemon(tokenServer)})
 	must(t, "start the token server", err)
+	eventually(t, "kubectl sees the token API", func(ctx context.Context) error {
+		out, err := w.Kubectl(ctx, "api-versions").CombinedOutput()
+		return errors.Join(err, wantf(bytes.Contains(out, []byte(tokenv1.Group+"/")), "%s", out))
+	})
 	for _, kind := range kinds.All() {
 		for _, word := range []string{kind.Plural, kind.Short} {
 			t.Run(word, func(t *testing.T) { kubectlVerbs(t, w, kind, word, namespace) })

@@ -272,7 +272,8 @@ func TestSlowLayer(t *testing.T) {
 		})
 		start := time.Now()
 		_, err := pull(t.Context(), slow, credentials(), appURL)
-		if origin.CodeOf(err) != origin.CodeUnreachable || !strings.Contains(err.Error(), "slower than 1 KiB/s; find out why the registry") {
+		const want = "slower than 1 KiB/s; find out why the registry"
+		if origin.CodeOf(err) != origin.CodeUnreachable || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v", err)
 		}
 		if took := time.Since(start); took > 2*attempt.Grace || asked != 1 {

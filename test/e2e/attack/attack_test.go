@@ -103,7 +103,7 @@ func TestAttack(t *testing.T) {
 				if tn == nil {
 					break // the run failed before the attack began
 				}
-				// The attack's objects are deleted by now. Their deletion must not hinder others either.
+				// The attack's objects are deleted by now. Their deletion must not hinder others.
 				one, late := s.judge(t, tn)
 				one.took = time.Since(began)
 				got.add(one)
@@ -148,7 +148,7 @@ func (s *score) add(other score) {
 	for i, wait := range other.waits {
 		s.waits[i] = max(s.waits[i], wait)
 	}
-	if s.peaks == nil {
+	if len(s.peaks) == 0 { // nothing was judged before
 		s.peaks = make([]int64, len(other.peaks))
 	}
 	for i, peak := range other.peaks {

@@ -213,7 +213,8 @@ func TestHostileBindings(t *testing.T) {
 		s.Finalizers = []string{"hostile.example.com/stay"}
 		must(t, "keep the Secret", hostile.Update(t.Context(), s))
 		t.Cleanup(func() {
-			err := objects.Patch(context.WithoutCancel(t.Context()), s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			release := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			err := objects.Patch(context.WithoutCancel(t.Context()), s, release)
 			must(t, "take the finalizer from the Secret", client.IgnoreNotFound(err))
 		})
 		must(t, "delete the binding", objects.Delete(t.Context(), o))

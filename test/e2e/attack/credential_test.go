@@ -179,14 +179,9 @@ func (tn *tenant) trustedRole(account, identity, object string) (arn string) {
 	for _, issuer := range []string{local.TokenIssuer, spiffeIssuer} {
 		must(t, "trust an issuer at AWS", world.Cloud().AWS().PutOIDCProvider(local.Account, cloudaws.OIDCProvider{URL: issuer, ClientIDs: []string{stsAudience}}))
 	}
-	statement := func(issuer, subject string) string {
-		host := strings.TrimPrefix(issuer, "https://")
-		return fmt.Sprintf(`{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"%s:sub":%q}}}`,
-			local.Account, host, host, subject)
-	}
-	must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, cloudaws.Role{Name: tn.namespace, TrustPolicy: json.RawMessage(
-		`{"Version":"2012-10-17","Statement":[` + statement(local.Issuer, account) + `,` + statement(local.TokenIssuer, identity) + `,` + statement(spiffeIssuer, object) + `]}`)}))
-	return "arn:aws:iam::" + local.Account + ":role/" + tn.namespace
+	must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, cloudaws.Role{Name: tn.namespace, TrustPolicy: policyOf(
+		trustStatement(local.Issuer, account), trustStatement(local.TokenIssuer, identity), trustStatement(spiffeIssuer, object))}))
+	return roleOf(tn.namespace)
 }
 
 // borrowController acts as a tenant that wants the controller's own token. The controller lends its

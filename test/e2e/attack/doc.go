@@ -4,7 +4,8 @@
 // and the memory limit of the chart.
 //
 // During the attacks, the demonstration's tenant-a works as an honest tenant: its sources and its
-// binding are reconciled all the time, it creates new sources, and it requests tokens. The clouds of the demonstration's tenant-c trust Lanyard's own issuer.
+// binding are reconciled all the time, it creates new sources, and it requests tokens. The clouds
+// of the demonstration's tenant-c trust Lanyard's own issuer.
 //
 // [attacks] lists the attacks. Each attack has its own namespaces and servers, and fails if the
 // controller does what the tenant wants. For every attack, the suite also fails if

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
+	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
@@ -26,21 +28,24 @@ const (
 	// newRole is the first role of the honest tenant's new ServiceAccounts, and newChained the role
 	// that it assumes.
 	newRole, newChained = "tenant-a-new", "tenant-a-new-ecr"
-	// proxyDelay is how long a tenant's proxy holds back each piece that it forwards.
+	// proxyDelay is how long a tenant's proxy holds back each piece that a client sends.
 	proxyDelay = 2 * time.Second
 )
 
 // makeNewRoles creates newRole and newChained at AWS.
 func makeNewRoles(t *testing.T) {
 	t.Helper()
-	host := strings.TrimPrefix(local.Issuer, "https://")
+	assume := allowing("sts:AssumeRole")
+	pull := allowing("ecr:GetAuthorizationToken", "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage",
+		"ecr:GetDownloadUrlForLayer", "ecr:ListImages")
+	chained := fmt.Sprintf(`{"Effect":"Allow","Principal":{"AWS":%q},"Action":"sts:AssumeRole"}`, roleOf(newRole))
 	for _, role := range []cloudaws.Role{
-		{Name: newRole, TrustPolicy: fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},
-			"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"%s:sub":"system:serviceaccount:%s:%s*"}}}]}`,
-			local.Account, host, host, honestNamespace, newPrefix), Policies: map[string]json.RawMessage{"chain": statementOf("sts:AssumeRole")}},
-		{Name: newChained, TrustPolicy: fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"AWS":%q},"Action":"sts:AssumeRole"}]}`,
-			roleOf(newRole)), Policies: map[string]json.RawMessage{"pull": statementOf(
-			"ecr:GetAuthorizationToken", "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", "ecr:ListImages")}},
+		{
+			Name:        newRole,
+			TrustPolicy: policyOf(trustStatement(local.Issuer, "system:serviceaccount:"+honestNamespace+":"+newPrefix+"*")),
+			Policies:    map[string]json.RawMessage{"chain": assume},
+		},
+		{Name: newChained, TrustPolicy: policyOf(chained), Policies: map[string]json.RawMessage{"pull": pull}},
 	} {
 		must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, role))
 	}
@@ -48,10 +53,23 @@ func makeNewRoles(t *testing.T) {
 
 func roleOf(name string) string { return "arn:aws:iam::" + local.Account + ":role/" + name }
 
-// statementOf returns a policy that allows actions at everything of the account.
-func statementOf(actions ...string) json.RawMessage {
+// policyOf returns an IAM policy with these statements.
+func policyOf(statements ...string) json.RawMessage {
+	return json.RawMessage(`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`)
+}
+
+// trustStatement returns a statement of a role's trust policy. It lets tokens of an issuer assume
+// the role if their subject matches. An asterisk in the subject matches any text.
+func trustStatement(issuer, subject string) string {
+	host := strings.TrimPrefix(issuer, "https://")
+	return fmt.Sprintf(`{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},
+		"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"%s:sub":%q}}}`, local.Account, host, host, subject)
+}
+
+// allowing returns a policy that allows actions at everything of the account.
+func allowing(actions ...string) json.RawMessage {
 	list, _ := json.Marshal(actions) // strings can always be encoded
-	return fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":%s,"Resource":"*"}]}`, list)
+	return policyOf(fmt.Sprintf(`{"Effect":"Allow","Action":%s,"Resource":"*"}`, list))
 }
 
 // chainAccount returns a ServiceAccount whose first role assumes another. Each new account needs an
@@ -116,11 +134,10 @@ func relay(ctx context.Context, client net.Conn) {
 // budget. The honest tenant's new OCIRepositories need an exchange in this account, too.
 func slowProxies(tn *tenant) {
 	t := tn.t
+	after := world.Cloud().Journal().Last()
 	must(t, "make a role", world.Cloud().AWS().PutRole(local.Account, cloudaws.Role{
-		Name: tn.namespace, Policies: map[string]json.RawMessage{"chain": statementOf("sts:AssumeRole")},
-		TrustPolicy: fmt.Appendf(nil, `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},
-			"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"%s:sub":"system:serviceaccount:%s*"}}}]}`,
-			local.Account, strings.TrimPrefix(local.Issuer, "https://"), strings.TrimPrefix(local.Issuer, "https://"), tn.namespace),
+		Name: tn.namespace, Policies: map[string]json.RawMessage{"chain": allowing("sts:AssumeRole")},
+		TrustPolicy: policyOf(trustStatement(local.Issuer, "system:serviceaccount:"+tn.namespace+"*")),
 	}))
 	var all []*v1alpha1.OCIRepository
 	for _, in := range tn.in(manyNamespaces) {
@@ -136,7 +153,13 @@ func slowProxies(tn *tenant) {
 			all = append(all, o)
 		}
 	}
-	pause(t, lasting(10*time.Second, 30*time.Second))
+	pause(t, 30*time.Second)
+	calls := world.Cloud().Journal().Calls(journal.Filter{After: after})
+	for who, role := range map[string]string{"hostile": roleOf(tn.namespace), "honest": roleOf(newChained)} {
+		if !slices.ContainsFunc(calls, func(c journal.Call) bool { return c.Role == role }) {
+			t.Errorf("no object of the %s tenant asked AWS for %s: this tests nothing", who, role)
+		}
+	}
 	ended := 0
 	for _, o := range all {
 		must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
 
@@ -180,6 +181,7 @@ func floodBindings(tn *tenant) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var running sync.WaitGroup
+	var all []*identityv1.WorkloadIdentityBinding
 	for _, in := range tn.in(manyNamespaces) {
 		in.identity(stsAudience)
 		for i := range number {
@@ -187,6 +189,7 @@ func floodBindings(tn *tenant) {
 			o := bindingOf(fmt.Sprint("flood-", i), victimIdentity)
 			o.Namespace = in.namespace
 			create(t, o)
+			all = append(all, o)
 			running.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
 					_ = request(ctx, o, fmt.Sprint(n)) // a request may fail at the end
@@ -198,7 +201,18 @@ func floodBindings(tn *tenant) {
 			})
 		}
 	}
-	pause(t, lasting(5*time.Second, 20*time.Second))
+	pause(t, 20*time.Second)
 	stop()
 	running.Wait()
+	handled := 0
+	for _, o := range all {
+		must(t, "read a binding", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+		if o.Status.LastHandledReconcileAt != "" {
+			handled++
+		}
+	}
+	t.Logf("requests of %d of %d bindings were handled", handled, len(all))
+	if handled == 0 {
+		t.Error("no request was handled: this tests nothing")
+	}
 }

@@ -57,9 +57,10 @@ func grantsOfClouds(after uint64) (grants []string) {
 // argument name is the subject or the principal of a call in the journal.
 func isHonest(name string) bool {
 	return slices.ContainsFunc([]string{
-		"system:serviceaccount:tenant-a:", "arn:aws:sts::" + local.Account + ":assumed-role/tenant-a-ecr/", "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/",
-		"arn:aws:sts::" + local.Account + ":assumed-role/" + newRole + "/", "arn:aws:sts::" + local.Account + ":assumed-role/" + newChained + "/",
-		applicationA + "@",
+		"system:serviceaccount:tenant-a:", applicationA + "@",
+		"arn:aws:sts::" + local.Account + ":assumed-role/tenant-a-ecr/", "arn:aws:sts::210987654321:assumed-role/tenant-a-partner/",
+		"arn:aws:sts::" + local.Account + ":assumed-role/" + newRole + "/",
+		"arn:aws:sts::" + local.Account + ":assumed-role/" + newChained + "/",
 		"serviceAccount:" + accountA, ownSubject + "tenant-c:", "arn:aws:sts::" + local.Account + ":assumed-role/tenant-c-ecr/", applicationC + "@",
 		"serviceAccount:" + accountC,
 	}, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) ||

@@ -12,6 +12,7 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -113,12 +114,13 @@ func startHonest(t *testing.T) *honest {
 		}
 		items, err := apimeta.ExtractList(list)
 		must(t, "list the honest objects", err)
+		model := max(0, slices.IndexFunc(items, func(o runtime.Object) bool { return atAWS(o) != nil }))
 		for i, item := range items {
 			o := item.(report.Resource) // cannot fail: all objects of these kinds implement Resource
 			h.see(o)
 			running.Go(func() { h.repeat(ctx, func(int) { h.ask(ctx, of, o) }) })
 			count[of]++
-			if of == oldSources && i == 0 {
+			if of == oldSources && i == model {
 				running.Go(func() { h.repeat(ctx, func(n int) { h.create(ctx, o, n) }) })
 				count[newSources]++
 			}
@@ -246,7 +248,7 @@ func (h *honest) create(ctx context.Context, like report.Resource, n int) {
 	o.SetManagedFields(nil)
 	*o.GetStatus() = meta.Status{}
 	all := []client.Object{o}
-	if repository, ok := o.(*v1alpha1.OCIRepository); ok && repository.Spec.Provider == v1alpha1.ProviderAWS {
+	if repository := atAWS(o); repository != nil {
 		repository.Spec.ServiceAccountName = name
 		all = []client.Object{chainAccount(honestNamespace, name, roleOf(newRole), roleOf(newChained)), o}
 	}
@@ -264,6 +266,14 @@ func (h *honest) create(ctx context.Context, like report.Resource, n int) {
 			h.fault("the honest tenant deletes a source: " + err.Error())
 		}
 	}
+}
+
+// atAWS returns an object as an OCIRepository, or nil if the object is not an OCIRepository at AWS.
+func atAWS(o runtime.Object) *v1alpha1.OCIRepository {
+	if repository, ok := o.(*v1alpha1.OCIRepository); ok && repository.Spec.Provider == v1alpha1.ProviderAWS {
+		return repository
+	}
+	return nil
 }
 
 // mint requests a token of the honest tenant's identity.

@@ -314,7 +314,8 @@ func crossIssuers(tn *tenant) {
 		}
 	}
 	tn.tried++
-	if err := callTokenServer(t, nil, http.Header{"Authorization": {"Bearer " + me.bearer}}); err == nil || !strings.Contains(err.Error(), "remote error: tls: ") {
+	err := callTokenServer(t, nil, http.Header{"Authorization": {"Bearer " + me.bearer}})
+	if err == nil || !strings.Contains(err.Error(), "remote error: tls: ") {
 		t.Errorf("a ServiceAccount's token at the token server: %v; want a refused handshake", err)
 	}
 	// No identity gets a token for the API server, whichever audience it requests.

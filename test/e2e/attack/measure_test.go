@@ -140,7 +140,8 @@ func judgeLatency(rounds, measured []span) (longest, machine time.Duration, err 
 	halfAlone, machine := durations(during(all, measured))
 	if limit := maxLatency(halfAlone); half >= limit {
 		err = errors.Join(err, fmt.Errorf(
-			"half of %d times, the honest tenant waited %s, while the API server alone took %s; want less than %s", len(rounds), half, halfAlone, limit))
+			"half of %d times, the honest tenant waited %s, while the API server alone took %s; want less than %s",
+			len(rounds), half, halfAlone, limit))
 	}
 	return longest, machine, err
 }

@@ -188,14 +188,13 @@ func drip(tn *tenant) {
 	pause(t, lasting(3*time.Second, 30*time.Second))
 }
 
-// Figures of an attack from several namespaces. Namespaces that run nothing else have shares of the
-// workers, so the shares of six namespaces together could be all workers of a kind.
+// Figures of an attack from several namespaces.
 const (
+	// manyNamespaces is the number of the tenant's namespaces. Each has a share of the workers.
 	manyNamespaces = 6
 	// perNamespace is the number of objects in each namespace.
 	perNamespace = 8
-	// slowByte is the pause between two bytes of a slow body. So each fetch lasts until its object's
-	// timeout.
+	// slowByte is the pause between two bytes of a slow body. A megabyte then takes weeks.
 	slowByte = 2 * time.Second
 )
 
@@ -268,8 +267,8 @@ func dripTags(tn *tenant) {
 // maxTimeout is the longest timeout that the schema of the kinds allows.
 const maxTimeout = 30 * time.Minute
 
-// dripEverywhere creates objects of one kind in several namespaces. They use one host of the tenant,
-// which the handler serves. The test fails if no fetch reaches the host.
+// dripEverywhere creates objects of one kind in several namespaces. The objects use one host of the
+// tenant, and the handler serves this host. The test fails if no fetch reaches the host.
 func (tn *tenant) dripEverywhere(handler http.HandlerFunc, object func(tn *tenant, name, host string) client.Object) {
 	t := tn.t
 	host := tn.host("slow")
