@@ -114,6 +114,12 @@ func TestMetadata(t *testing.T) {
 	if got := policy.Admit(t, object(nil, append(names(fit, 10), meta.Finalizer)), object(nil, names(fit, 10))); len(got) > 0 {
 		t.Errorf("Lanyard's own finalizer: %q", got)
 	}
+	for _, again := range []int{200, 300} {
+		ours := slices.Repeat([]string{meta.Finalizer}, again)
+		if got := policy.Admit(t, object(nil, ours), object(nil, ours[:1])); len(got) != 1 {
+			t.Errorf("Lanyard's own finalizer, %d times: %q", again, got)
+		}
+	}
 	if got := policy.Admit(t, object(huge[:60_000], nil), object(huge[:60_000], huge[:60_000])); len(got) > 0 {
 		t.Errorf("the finalizers are gone, and the labels unchanged: %q", got)
 	}

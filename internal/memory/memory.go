@@ -11,7 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// Bounds of an object, in bytes. The admission policy lanyard-metadata has the first two bounds.
+// Bounds of an object, in bytes. The admission policy lanyard-metadata has the same MaxMetadata and
+// EntryCost.
 const (
 	// MaxMetadata bounds the labels of an object, and also the object's finalizers. Both are
 	// counted by their text, plus EntryCost for each label and each finalizer.
@@ -51,8 +52,8 @@ type Kept struct {
 	// Finalizers says that the program writes the finalizers. Its merge patches then need the whole
 	// list, because a merge patch replaces a list.
 	Finalizers bool
-	// Annotations returns the annotations that the program reads, each with a bounded value. Nil if
-	// the program reads none.
+	// Annotations returns a new map of the annotations that the program reads, each with a bounded
+	// value. Nil if the program reads no annotations.
 	Annotations func(metav1.Object) map[string]string
 }
 
@@ -77,8 +78,11 @@ func (k Kept) Remember(object any) (any, error) {
 	}
 	reduce(o)
 	if excess != nil {
-		labels, annotations = nil, map[string]string{tooLarge: excess.mark()}
-		if finalizers = nil; ours {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[tooLarge] = excess.mark()
+		if labels, finalizers = nil, nil; ours {
 			finalizers = []string{meta.Finalizer}
 		}
 		stub(o)
@@ -119,18 +123,19 @@ func stub(o metav1.Object) {
 type Excess struct {
 	// Field is the path of the field, such as metadata.labels.
 	Field string
-	// Bytes is the size of the field, counted as the bounds of this package count it.
+	// Bytes is what the bound Max limits: the size of the labels or finalizers, or of the whole spec
+	// or status with the field.
 	Bytes int
-	// Max is the bound of the field, in bytes.
+	// Max is the bound, in bytes.
 	Max int
 }
 
-// Error says how large the field is. It does not name the field.
+// Error says what is too large, and by how much. It does not name the field.
 func (e *Excess) Error() string {
 	if e.Max == MaxMetadata {
 		return fmt.Sprintf("the field has %d bytes, and at most %d are accepted; each entry counts %d bytes more than its text", e.Bytes, e.Max, EntryCost)
 	}
-	return fmt.Sprintf("the field takes %d bytes of memory, and at most %d are accepted", e.Bytes, e.Max)
+	return fmt.Sprintf("the spec or status with the field takes %d bytes of memory, and at most %d are accepted", e.Bytes, e.Max)
 }
 
 // Fix returns the next step for people, in a few words.
@@ -140,9 +145,11 @@ func (e *Excess) Fix() string {
 		return "remove labels"
 	case "metadata.finalizers":
 		return "remove finalizers"
-	default:
-		return "shorten the field, or delete the object"
 	}
+	if strings.HasPrefix(e.Field, "status") { // only controllers write the status
+		return "delete the object, and create it again"
+	}
+	return "shorten the field, or delete the object"
 }
 
 // tooLarge is the key of an annotation that only stubs have. The API server stores no such key,
@@ -170,9 +177,12 @@ func judge(o metav1.Object) *Excess {
 		labels += len(key) + len(value) + EntryCost
 	}
 	for _, name := range o.GetFinalizers() {
-		if name != meta.Finalizer { // otherwise the controller's own write could pass the bound
-			finalizers += len(name) + EntryCost
-		}
+		finalizers += len(name) + EntryCost
+	}
+	// Lanyard's finalizer does not count: otherwise the controller's own write could exceed the
+	// bound. The API server stores a repeated finalizer, and only the first one does not count.
+	if slices.Contains(o.GetFinalizers(), meta.Finalizer) {
+		finalizers -= len(meta.Finalizer) + EntryCost
 	}
 	switch {
 	case labels > MaxMetadata:

@@ -103,6 +103,7 @@ func TestRefused(t *testing.T) {
 		"a label too many": {func(o *toolkitv1.OCIRepository) { o.Labels = labelled(names(fit + 1)) }, "metadata.labels"},
 		"finalizers fit":   {func(o *toolkitv1.OCIRepository) { o.Finalizers = append(names(fit), meta.Finalizer) }, ""},
 		"a finalizer more": {func(o *toolkitv1.OCIRepository) { o.Finalizers = append(names(fit+1), meta.Finalizer) }, "metadata.finalizers"},
+		"ours, repeated":   {func(o *toolkitv1.OCIRepository) { o.Finalizers = slices.Repeat([]string{meta.Finalizer}, 60_000) }, "metadata.finalizers"},
 		"annotations":      {func(o *toolkitv1.OCIRepository) { o.Annotations["note"] = long }, ""},
 		"owners":           {func(o *toolkitv1.OCIRepository) { o.OwnerReferences[0].Name = long }, ""},
 		"spec":             {func(o *toolkitv1.OCIRepository) { o.Spec.URL = long }, "spec.url"},
@@ -145,6 +146,18 @@ func TestRefused(t *testing.T) {
 				t.Errorf("the status of the stub is %+v", o.Status)
 			}
 		})
+	}
+}
+
+// TestStubHasAnnotations checks that a stub has the annotations that the program reads. Otherwise a
+// request to reconcile the object would never be handled.
+func TestStubHasAnnotations(t *testing.T) {
+	o := source()
+	o.Labels = labelled(names(1000))
+	_, err := Kept{Annotations: func(o metav1.Object) map[string]string { return map[string]string{"read": o.GetAnnotations()["read"]} }}.Remember(o)
+	must.Succeed(t, err)
+	if Refused(o) == nil || len(o.Annotations) != 2 || o.Annotations["read"] != "y" {
+		t.Errorf("%+v, %v", Refused(o), o.Annotations)
 	}
 }
 

@@ -343,6 +343,25 @@ func TestBrokenContent(t *testing.T) {
 	}
 }
 
+// Thousands of short annotations need much memory in the status of an object, though their text is
+// short. Only so many are taken as fit into 16 KiB with 64 bytes for each.
+func TestManyAnnotations(t *testing.T) {
+	annotations := map[string]string{}
+	for i := range 1300 {
+		annotations[fmt.Sprintf("%04d", i)] = "x"
+	}
+	f, _ := artifact("x")
+	text, err := json.Marshal(map[string]any{"schemaVersion": 2, "layers": []any{}, "annotations": annotations})
+	must.Succeed(t, err)
+	f.manifests["latest"], f.manifests[digestOf(string(text))] = string(text), string(text)
+	client := connect(t, serve(t, map[string]http.Handler{registryHost: f}), appURL)
+	manifest, err := client.Fetch(t.Context(), oci.Resolved{Digest: digestOf(string(text))})
+	must.Succeed(t, err)
+	if n := len(manifest.Metadata); n != (16<<10)/(64+5) {
+		t.Errorf("%d annotations", n)
+	}
+}
+
 // TestBrokenLayerThroughNormalize reads a layer that is not an archive. If the layer's digest or
 // length is wrong too, Normalize must return that error.
 func TestBrokenLayerThroughNormalize(t *testing.T) {

@@ -305,13 +305,18 @@ func (c *Client) unsupported(fix string, err error) *origin.Error {
 	return &origin.Error{Server: c.session.server, Code: origin.CodeUnsupportedMediaType, Fix: fix, Err: err}
 }
 
-// metadata returns a publisher's annotations. Their total size is bounded, because they go into the
-// status of a Kubernetes object.
+// Bounds of a publisher's annotations, in bytes. They go into the status of a Kubernetes object.
+const (
+	maxMetadata    = 16 << 10
+	annotationCost = 64 // besides its text, for the memory of a map's entry
+)
+
+// metadata returns a publisher's annotations, in the order of their keys, up to maxMetadata.
 func (c *Client) metadata(annotations map[string]string) map[string]string {
-	left := 16 << 10
+	left := maxMetadata
 	out := make(map[string]string)
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if left -= len(key) + len(annotations[key]); left < 0 {
+		if left -= len(key) + len(annotations[key]) + annotationCost; left < 0 {
 			break
 		}
 		out[key] = annotations[key]

@@ -315,9 +315,14 @@ func (r *secretRead) isEmpty() bool {
 // kubernetes.io/dockerconfigjson must have the data key of this type.
 const emptyDockerConfig = `{"auths":{}}`
 
+// maxCompared is the number of labels and annotations of a Secret up to which the admission policy
+// lets the controller change them. To compare more of them would cost the API server too much.
+const maxCompared = 1000
+
 // empty removes the data that the binding has written. Data that others have added stays. The patch
 // names each key, so a key goes also if somebody else has applied the same value. With dropOwner,
-// the Secret belongs to nobody afterwards.
+// the Secret belongs to nobody afterwards. A Secret with more than maxCompared labels and
+// annotations keeps them all.
 func (s *store) empty(ctx context.Context, secret *secretRead, stays owner) error {
 	data, labels := map[string]any{}, map[string]any{}
 	for _, key := range secret.ours() {
@@ -332,9 +337,11 @@ func (s *store) empty(ctx context.Context, secret *secretRead, stays owner) erro
 	} else if !labelled {
 		labels[identityv1.ProviderLabel] = "" // the admission policy asks for the label
 	}
-	patch, err := json.Marshal(map[string]any{"data": data, "metadata": map[string]any{
-		"uid": secret.UID, "resourceVersion": secret.ResourceVersion, "annotations": annotations, "labels": labels,
-	}})
+	metadata := map[string]any{"uid": secret.UID, "resourceVersion": secret.ResourceVersion}
+	if len(secret.Annotations)+len(secret.Labels) <= maxCompared {
+		metadata["annotations"], metadata["labels"] = annotations, labels
+	}
+	patch, err := json.Marshal(map[string]any{"data": data, "metadata": metadata})
 	if err != nil {
 		return fmt.Errorf("empty Secret %s: %w", s.key.Name, err)
 	}

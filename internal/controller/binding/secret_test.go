@@ -1,6 +1,7 @@
 package binding_test
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,6 +28,14 @@ func disown(s *corev1.Secret) { delete(s.Annotations, identityv1.BindingAnnotati
 
 func relabel(s *corev1.Secret) { delete(s.Labels, identityv1.ProviderLabel) }
 
+// crowd gives the Secret more labels than the admission policy compares.
+func crowd(s *corev1.Secret) {
+	s.Annotations["workloadidentity.lanyard.dev/issued-at"] = "2026-11-28T12:00:00Z"
+	for i := range 2000 {
+		s.Labels[fmt.Sprint("label-", i)] = "x"
+	}
+}
+
 // clearing is a way in which a tenant tries to keep a withdrawn credential in the Secret.
 type clearing struct {
 	name    string
@@ -51,6 +60,9 @@ func clearings() []clearing {
 		name: "a finalizer, and no label", change: []func(*corev1.Secret){held, relabel},
 		deleted: []string{"patch", "delete"}, withdrawn: []string{"patch"}, says: "without the credential",
 	}, {
+		name: "a finalizer, and 2,000 labels", change: []func(*corev1.Secret){held, crowd},
+		deleted: []string{"patch", "delete"}, withdrawn: []string{"patch"}, says: "without the credential",
+	}, {
 		name: "immutable", change: []func(*corev1.Secret){immutable}, deleted: []string{"delete"}, withdrawn: []string{"delete"},
 	}, {
 		name: "immutable with a finalizer", change: []func(*corev1.Secret){held, immutable},
@@ -68,8 +80,9 @@ func checkCleared(t *testing.T, w *world, keeps bool) {
 	checkPolicy(t, w)
 }
 
-// checkPolicy checks a rule of the admission policy lanyard-bindings: a Secret has both the
-// annotation with the binding's name and the label with the provider, or neither of them.
+// checkPolicy checks two rules of the admission policy lanyard-bindings. A Secret has both the
+// annotation with the binding's name and the label with the provider, or neither of them. If it has
+// too many labels for the policy to compare, its labels and annotations stay as they are.
 func checkPolicy(t *testing.T, w *world) {
 	t.Helper()
 	s := w.secret()
@@ -78,6 +91,9 @@ func checkPolicy(t *testing.T, w *world) {
 	}
 	if _, labelled := s.Labels[identityv1.ProviderLabel]; !labelled {
 		t.Error("the admission policy refuses the Secret without the label")
+	}
+	if _, kept := s.Annotations["workloadidentity.lanyard.dev/issued-at"]; !kept && len(s.Labels) > 2000 {
+		t.Error("the admission policy cannot judge a change of the annotations beside 2,000 labels")
 	}
 }
 

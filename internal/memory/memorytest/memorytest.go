@@ -37,7 +37,7 @@ const (
 // objects.
 func Run(t *testing.T, options cache.Options) {
 	t.Helper()
-	big := metadata()
+	big, measured := metadata(), 0
 	for o, by := range options.ByObject {
 		name := fmt.Sprintf("%T", o)
 		if kind := o.GetObjectKind().GroupVersionKind().Kind; kind != "" {
@@ -47,6 +47,7 @@ func Run(t *testing.T, options cache.Options) {
 		if _, partial := o.(*metav1.PartialObjectMetadata); !partial && !typed {
 			continue // Secrets and namespaces that only administrators write
 		}
+		measured++
 		t.Run(name, func(t *testing.T) {
 			examples := maps.Clone(big)
 			transform := options.DefaultTransform
@@ -72,6 +73,9 @@ func Run(t *testing.T, options cache.Options) {
 			}
 			t.Logf("%s, %d places: at most %d bytes of memory for an object, if %s is large", name, len(examples), worst, where)
 		})
+	}
+	if measured == 0 {
+		t.Error("no kind is measured")
 	}
 }
 
