@@ -18,10 +18,11 @@ const (
 	// in a region, and a call takes some hundredths of a second. Source: IAM user guide,
 	// "IAM and AWS STS quotas".
 	maxCalls = 20
-	// maxWaiting limits the waiting calls of a budget. The cache has as many waiting exchanges for
-	// one tenant.
+	// maxWaiting limits the waiting calls of a budget. Package auth/cache has the same limit for
+	// the waiting exchanges of one tenant.
 	maxWaiting = 1024
-	// maxKnown is the number of budgets from which on idle budgets are removed.
+	// maxKnown is a number of budgets. If there are so many, idle budgets are removed before a new
+	// budget is made.
 	maxKnown = 1024
 	// firstPause is the pause after the first throttled answer. Each further throttled answer
 	// doubles the pause.
@@ -169,9 +170,10 @@ func (x plan) throttledBefore(of payer, pause time.Duration) error {
 	}.Error(auth.StageExchange, x.chainOperation())
 }
 
-// crowdedOut returns the error for a call that got no place in its account's budget. A call whose
-// caller is gone keeps the caller's reason. The error of a lent subject reaches all tenants that
-// borrow the subject. So this error does not contain the asking tenant and its number of calls.
+// crowdedOut returns the error for a call that got no place in its account's budget. If the caller
+// has gone away, the error wraps the cause of the caller's context. Otherwise, the error has
+// [auth.CodeThrottled]. All tenants that borrow a lent subject see the error of its call. So for a
+// lent subject, the error leaves out what [share.NoPlaceError] says about the asking tenant.
 func (x plan) crowdedOut(err error, of payer, subject auth.Subject) error {
 	if refused, ok := errors.AsType[*share.NoPlaceError](err); ok && subject.Lent() {
 		err = refused.Err

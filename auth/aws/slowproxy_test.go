@@ -14,11 +14,11 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 )
 
-// TestSlowPathOfATenant checks that tenants delay nobody with a slow proxy, or with a slow STS
-// endpoint of their own. Each tenant's ServiceAccount has a role in an AWS account whose sessions a
-// cluster identity also uses. With the session of this role, the ServiceAccount assumes a second
-// role. There are as many of these calls as Lanyard makes at once for one account, and none ends.
-// The cluster identity must get a session meanwhile.
+// TestSlowPathOfATenant checks that a tenant's slow proxy or slow STS endpoint delays no other
+// tenant. The ServiceAccount of each tenant gets a session of a role in one AWS account. With this
+// session, the ServiceAccount assumes a second role. The call for the second role never ends. There
+// are as many such calls as Lanyard makes at once for one AWS account. A cluster identity assumes a
+// role with a session of the same AWS account. The cluster identity must get its session meanwhile.
 func TestSlowPathOfATenant(t *testing.T) {
 	const slow = 20
 	for name, path := range map[string]func(w *world) auth.Option{

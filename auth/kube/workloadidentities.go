@@ -369,7 +369,7 @@ func trimIdentity(object any) (any, error) {
 		}
 	}
 	kind := target(full)
-	if len(kind) > MaxProviderConfig { // no target has such a long name, so the identity is refused
+	if len(kind) > MaxProviderConfig { // never a valid type: spec.targetSystem.type has at most 63 characters
 		kind = strings.Clone(kind[:MaxProviderConfig+1])
 	}
 	trimmed := &unstructured.Unstructured{Object: map[string]any{

@@ -10,8 +10,9 @@
 //     room is taken, a new caller displaces the newest caller of the tenant with the most waiting
 //     callers. So a tenant with a long queue cannot keep other tenants out.
 //
-// Who uses a hundred tenants can take every place. A caller of another tenant then waits until each
-// of these tenants has had one turn. So hold a place only for a short time, and bound this time.
+// A person who controls a hundred tenants can take every place. A caller of another tenant then
+// waits until each of these tenants has had one turn. So hold a place only for a short time, and
+// bound this time.
 package share
 
 import (
@@ -65,7 +66,7 @@ type queue struct {
 // caller is one waiting caller.
 type caller struct {
 	done chan struct{} // closed when the wait ends
-	err  error         // nil for a place; set before done is closed
+	err  error         // nil if the caller got a place; set before done is closed
 }
 
 // New returns places that nobody uses.
@@ -203,8 +204,9 @@ func (p *Places) admit() {
 	}
 }
 
-// makeRoom reports whether one more caller may wait in q. If all waiting room is taken, it
-// displaces the newest caller of the longest queue, if that queue remains as long as q.
+// makeRoom reports whether one more caller may wait in q. If all waiting room is taken, makeRoom
+// displaces the newest caller of the longest queue. It does not do so if q, with the new caller,
+// would then be longer than the other queue.
 func (p *Places) makeRoom(q *queue) bool {
 	if len(q.callers) >= p.limits.WaitingPerTenant {
 		return false

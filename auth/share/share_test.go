@@ -21,7 +21,7 @@ func TestRoom(t *testing.T) {
 		{places: 10, used: 5, own: 5, want: 0},
 		{places: 10, used: 5, own: 0, want: 2},
 		{places: 10, used: 7, own: 0, want: 1}, // (10-7)/2 is 1
-		{places: 10, used: 9, own: 0, want: 1}, // always one
+		{places: 10, used: 9, own: 0, want: 1}, // a tenant may always use one place
 		{places: 10, used: 9, own: 1, want: 0},
 		{places: 10, used: 10, own: 0, want: 1}, // no place is free, but the share allows one
 		{places: 10, used: 10, own: 5, want: -3},
@@ -43,7 +43,7 @@ type crowd struct {
 	t       *testing.T
 	mu      sync.Mutex
 	entered []string         // names of callers with a place, in the order of their entry
-	refused map[string]error // errors of the other callers
+	refused map[string]error // errors of the callers that got no place
 	all     sync.WaitGroup
 }
 
@@ -149,7 +149,7 @@ func TestTurns(t *testing.T) {
 		c.want("a1")
 		c.leave("a", "a", "b", "c", "a")
 		c.want("a2", "b1", "c1", "a3", "b2")
-		c.enter(ctx, "c2") // comes back, and waits for one turn of a
+		c.enter(ctx, "c2") // tenant c comes back, and waits until tenant a has had one turn
 		c.leave("b", "a", "c", "a")
 		c.want("a4", "c2", "a5", "a6")
 		cancel()

@@ -57,7 +57,7 @@ func TestMetadata(t *testing.T) {
 	huge := names(120_000, 12)                               // 1.4 MB
 	policy := admissiontest.New(t, file, v1alpha1.Version)
 	for name, c := range map[string]struct {
-		before, after []string // entries of the field; a nil before means create
+		before, after []string // entries of the field; if "before" is nil, the object is created
 		refused       bool
 	}{
 		"none":                            {nil, nil, false},

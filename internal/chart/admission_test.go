@@ -40,8 +40,9 @@ func policy(t *testing.T, values map[string]any, name, version string) admission
 	return admissiontest.New(t, file, version)
 }
 
-// TestControllerPolicy is the truth table of what the controller may change of the metadata. The
-// largest objects must not cost more than the API server allows: otherwise nobody could remove the
+// TestControllerPolicy is the truth table of the changes that the controller may make to the
+// metadata of an object. The API server limits the cost of evaluating a policy. Even for the
+// largest objects, the cost must stay within this limit. Otherwise nobody could remove the
 // controller's finalizer.
 func TestControllerPolicy(t *testing.T) {
 	policy := policy(t, nil, "lanyard-controller", v1alpha1.Version)
@@ -84,7 +85,7 @@ func TestControllerPolicy(t *testing.T) {
 	} {
 		annotations := 1
 		if len(c.before) > 1000 {
-			annotations = 60_000 // 240 KB: the API server stores 256
+			annotations = 60_000 // their keys have 240 KB together; the API server accepts 256 KiB of annotations
 		}
 		if got := policy.Admit(t, made(annotations, c.after...), made(annotations, c.before...)); (len(got) == 0) != c.allowed {
 			t.Errorf("%s: %q, want allowed: %v", name, got, c.allowed)
@@ -95,9 +96,9 @@ func TestControllerPolicy(t *testing.T) {
 	}
 }
 
-// TestBindingsPolicy is the truth table of what the identity controller may change of the labels
-// and annotations of a Secret. It may always remove a credential, however many of them the tenant
-// has written.
+// TestBindingsPolicy is the truth table of the changes that the identity controller may make to the
+// labels and annotations of a Secret. The controller may always remove a credential, however many
+// labels and annotations the tenant has written.
 func TestBindingsPolicy(t *testing.T) {
 	policy := policy(t, map[string]any{
 		"issuer":   map[string]any{"url": "https://issuer.example.com"},

@@ -57,8 +57,9 @@ func TestChain(t *testing.T) {
 }
 
 // TestTooLarge checks that nobody may use an identity that is too large for the cache, not even as
-// the source of another identity. The cache has such an identity without its spec, as a role
-// without an ARN. A namespace with labels that are too large may use no lent identity.
+// the source of another identity. The cache keeps such an identity without its spec. So the
+// identity looks like a role that has no ARN. If the labels of a namespace are too large, the
+// namespace may use no identity that is lent to it.
 func TestTooLarge(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())

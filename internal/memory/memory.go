@@ -14,8 +14,9 @@ import (
 // Bounds of an object, in bytes. The admission policy lanyard-metadata has the same MaxMetadata and
 // EntryCost.
 const (
-	// MaxMetadata bounds the labels of an object, and also the object's finalizers. Both are
-	// counted by their text, plus EntryCost for each label and each finalizer.
+	// MaxMetadata bounds the labels of an object. The same bound applies separately to the object's
+	// finalizers. The size of the labels is their text, plus EntryCost for each label. The size of
+	// the finalizers is computed in the same way.
 	MaxMetadata = 16 << 10
 	// EntryCost is the memory that a label or a finalizer takes in addition to its text.
 	EntryCost = 80
@@ -123,8 +124,8 @@ func stub(o metav1.Object) {
 type Excess struct {
 	// Field is the path of the field, such as metadata.labels.
 	Field string
-	// Bytes is what the bound Max limits: the size of the labels or finalizers, or of the whole spec
-	// or status with the field.
+	// Bytes is the size that Max bounds. If Field is the labels or the finalizers, Bytes is their
+	// size. If Field lies in the spec or the status, Bytes is the size of the whole spec or status.
 	Bytes int
 	// Max is the bound, in bytes.
 	Max int
@@ -161,12 +162,12 @@ func (e *Excess) mark() string { return fmt.Sprintf("%d %d %s", e.Bytes, e.Max, 
 // Refused returns the field for which [Kept.Remember] has made a stub of the object. It returns nil
 // for an object that is not a stub.
 func Refused(o metav1.Object) *Excess {
-	mark, ok := o.GetAnnotations()[tooLarge]
+	text, ok := o.GetAnnotations()[tooLarge]
 	if !ok {
 		return nil
 	}
 	e := &Excess{}
-	_, _ = fmt.Sscanf(mark, "%d %d %s", &e.Bytes, &e.Max, &e.Field) // only mark writes the annotation
+	_, _ = fmt.Sscanf(text, "%d %d %s", &e.Bytes, &e.Max, &e.Field) // cannot fail: only the method mark makes this text
 	return e
 }
 
@@ -180,7 +181,7 @@ func judge(o metav1.Object) *Excess {
 		finalizers += len(name) + EntryCost
 	}
 	// Lanyard's finalizer does not count: otherwise the controller's own write could exceed the
-	// bound. The API server stores a repeated finalizer, and only the first one does not count.
+	// bound. The API server accepts the same finalizer several times. The repetitions count.
 	if slices.Contains(o.GetFinalizers(), meta.Finalizer) {
 		finalizers -= len(meta.Finalizer) + EntryCost
 	}
@@ -199,8 +200,8 @@ func judge(o metav1.Object) *Excess {
 	return nil
 }
 
-// content returns a field of an object's Go type. If the type has no such field, content returns an
-// empty value that belongs to no object.
+// content returns the value of the object's field with the given Go name, such as Spec. If the
+// object's type has no such field, content returns an empty struct that is not part of the object.
 func content(o metav1.Object, field string) reflect.Value {
 	v := reflect.ValueOf(o).Elem()
 	if found := v.FieldByName(field); found.IsValid() {

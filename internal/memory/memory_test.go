@@ -92,7 +92,7 @@ func labelled(names []string) map[string]string {
 // TestRefused is the truth table of objects that are too large. A refused object becomes a stub
 // without spec. Its condition can say which field is too large.
 func TestRefused(t *testing.T) {
-	const fit = MaxMetadata / (10 + EntryCost) // labels and finalizers of ten characters that fit
+	const fit = MaxMetadata / (10 + EntryCost) // number of labels, or of finalizers, of ten characters that fit
 	long := strings.Repeat("x", MaxContent+1)
 	for name, c := range map[string]struct {
 		change func(*toolkitv1.OCIRepository)

@@ -242,7 +242,7 @@ func TestRetriesKeepTheDeadline(t *testing.T) {
 }
 
 // drip is the body of an answer that arrives at one byte in two seconds, until ctx ends.
-type drip struct{ ctx context.Context } //nolint:containedctx // of the request; io.Reader takes none
+type drip struct{ ctx context.Context } //nolint:containedctx // the request's context; Read has no parameter for a context
 
 func (d drip) Read(p []byte) (int, error) {
 	select {

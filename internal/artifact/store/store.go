@@ -41,7 +41,7 @@ var (
 type Options struct {
 	// MaxBytes bounds the total size of all artifacts, in bytes; 0 means no bound except the disk.
 	// Each namespace may have a share of these bytes, which shrinks while the store fills. With 0,
-	// no namespace has a share.
+	// there are no shares, and only MaxNamespaceBytes limits a namespace.
 	MaxBytes int64
 	// MaxNamespaceBytes bounds the artifacts of one namespace, in bytes, so that a tenant cannot
 	// fill the store for other tenants; 0 means no bound.
@@ -182,8 +182,9 @@ type writer struct {
 	owner Object
 	what  string // what the file is, for error texts
 	tmp   string // name of the temporary file
-	// counts is the name under which usage counts the bytes meanwhile: the temporary file's, or the
-	// hex digest of the note's artifact.
+	// counts is the name under which usage counts the bytes until the file has its final name. For
+	// an artifact, counts is the name of the temporary file. For a note, counts is the hex digest
+	// of the artifact that the note describes.
 	counts string
 	file   file
 	hash   hash.Hash

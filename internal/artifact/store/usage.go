@@ -19,7 +19,7 @@ type usage struct {
 	mu         sync.Mutex // guards the fields below; never held during I/O
 	all        int64      // bytes of all files
 	charged    int64      // sum of what the namespaces are charged for, in bytes
-	refused    uint64     // number of writes that found no room beside other namespaces
+	refused    uint64     // number of writes refused because the store, or the namespace's share, was full
 	namespaces map[string]*namespaceUsage
 }
 
@@ -40,20 +40,20 @@ type counted struct {
 // charge returns how many bytes the namespace is charged for.
 func (n *namespaceUsage) charge() int64 { return max(n.bytes, n.lasting+n.largest) }
 
-// share returns how many bytes a namespace may be charged for. Other namespaces are charged for
-// others bytes of a store that is bounded to limit bytes.
+// share returns how many bytes a namespace may be charged for. The parameter limit is the bound of
+// the store. The parameter others is what all other namespaces are charged for. Both are in bytes.
 //
-// A namespace may have half of what the others leave of three quarters of the store. So four large
-// namespaces do not fill the store. The last quarter is for small namespaces: each may have 1/256
-// of what the others leave of the whole store. So hundreds of namespaces do not fill it.
+// The share is the larger of two parts:
+//   - (3/4 * limit - others) / 2. So four large namespaces do not fill the store.
+//   - (limit - others) / 256. So hundreds of small namespaces do not fill the last quarter.
 func share(limit, others int64) int64 {
 	left := max(0, limit-others)
 	return max((left-limit/4)/2, left/256)
 }
 
 // reserve counts n more bytes of a file that is being written, or returns an error that says which
-// bound they would exceed. The argument written is how many bytes of the file are counted already.
-// A namespace that is above its share keeps its files, and may replace them.
+// bound the bytes would exceed. The parameter "written" is the number of bytes of the file that are
+// counted already. A namespace that is above its share keeps its files, and may replace them.
 func (u *usage) reserve(o Object, file string, written, n int64) error {
 	if n == 0 {
 		return nil // an empty write needs no room, and the namespace may have no files
@@ -72,9 +72,9 @@ func (u *usage) reserve(o Object, file string, written, n int64) error {
 	return err
 }
 
-// check returns an error if the namespace exceeds a bound. The argument before is what the
-// namespace was charged for before. The argument writing is how many bytes of an unfinished file
-// are counted.
+// check returns an error if a write has made the namespace exceed a bound. The parameter "before"
+// is the number of bytes that the namespace was charged for without this write. The parameter
+// "writing" is the number of bytes that are counted for the unfinished file.
 func (u *usage) check(namespace string, before, writing int64) error {
 	counts := u.namespaces[namespace]
 	if limit := u.opts.MaxNamespaceBytes; limit > 0 && counts.bytes > limit {
@@ -103,15 +103,17 @@ func (u *usage) check(namespace string, before, writing int64) error {
 		ErrShareFull, namespace, counts.bytes-writing, own, limit, why)
 }
 
-// count adds n bytes to an object's file without a check. A negative n subtracts bytes.
+// count adds n to the counted size of an object's file. It does not check whether there is room. A
+// negative n reduces the size.
 func (u *usage) count(o Object, file string, n int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.add(o, file, n)
 }
 
-// rename counts n bytes for another file of the object. That file has replaced a file of the given
-// size, or of size 0 if there was none.
+// rename moves n counted bytes from one name to another name of the same object. On the disk, the
+// new file may have replaced an older file. The parameter "replaced" is the size of the older file,
+// or 0 if there was no such file.
 func (u *usage) rename(o Object, from, to string, n, replaced int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -119,8 +121,8 @@ func (u *usage) rename(o Object, from, to string, n, replaced int64) {
 	u.add(o, to, n-replaced)
 }
 
-// add adds n bytes to an object's file. It never subtracts more than was added. The caller must
-// hold u.mu.
+// add adds n to the counted size of an object's file. A negative n reduces the size, but never
+// below 0. The caller must hold u.mu.
 func (u *usage) add(o Object, file string, n int64) {
 	counts := u.namespaces[o.Namespace]
 	if counts == nil {
@@ -136,7 +138,8 @@ func (u *usage) add(o Object, file string, n int64) {
 	}
 }
 
-// add adds n bytes to an object's file, and returns the number of bytes that it has added.
+// add adds delta to the counted size of an object's file. A negative delta reduces the size, but
+// never below 0. add returns the change of the size.
 func (n *namespaceUsage) add(o Object, file string, delta int64) int64 {
 	files := n.objects[o]
 	before := largest(files)
@@ -181,7 +184,9 @@ func largest(files []counted) int64 {
 type NamespaceSize struct {
 	// Namespace is the name of the namespace.
 	Namespace string
-	// Bytes is the size of the namespace's files and of the room to replace its largest artifact.
+	// Bytes is what the namespace is charged for: its files, and room to replace its largest
+	// artifact. The store reserves this room, because the old and the new artifact exist together
+	// for a while.
 	Bytes int64
 }
 

@@ -45,14 +45,14 @@ func fill(t *testing.T, s *Store, namespace string, size int) (stored int, err e
 	return stored - 1, err
 }
 
-// Namespaces that store as much as they can leave room for the sources of another namespace. The
-// store has the chart's limits.
+// Some namespaces store as much as the store accepts. Even then, the store has room for the sources
+// of another namespace. The store has the chart's limits.
 func TestGreedyNamespacesLeaveRoom(t *testing.T) {
 	const limit = 8 << 30
 	for _, c := range []struct {
 		hostile        int
 		namespaceLimit int64
-		artifact       int64 // an artifact of this size must fit, and its replacement
+		artifact       int64 // an artifact of this size must fit together with its replacement
 	}{
 		{4, 2 << 30, 90 << 20}, // four namespaces at their own limit fill a store without shares
 		{4, 0, 90 << 20},
@@ -148,7 +148,8 @@ func TestShareThatShrinks(t *testing.T) {
 	put(t, s, a, content("4", 150<<10))
 }
 
-// A source whose artifacts have notes can be replaced at the share too.
+// A namespace that has used up its share can still replace the artifact of a source. This is also
+// true if the artifacts have notes.
 func TestReplaceWithNote(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxBytes: 800}) // the share of a single namespace is 300
 	o := object("tenant-a", "app")

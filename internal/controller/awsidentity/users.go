@@ -69,7 +69,7 @@ func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache
 	}
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	kept[namespace] = cache.ByObject{Transform: memory.Kept{Labels: true}.Remember} // grants select labels
+	kept[namespace] = cache.ByObject{Transform: memory.Kept{Labels: true}.Remember} // grants select namespaces by their labels
 	if secretNamespace != "" {
 		kept[&corev1.Secret{}] = cache.ByObject{
 			Namespaces: map[string]cache.Config{secretNamespace: {}},

@@ -158,7 +158,10 @@ func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p
 			return "", err
 		}
 		o.Status.IssuedAt, o.Status.ExpiresAt, o.Status.RenewAt, o.Status.KID = nil, nil, nil, ""
-		if left == nil || !left.disowned { // otherwise keep the digest, so that the next look says the same
+		// The digest records that the binding has written the Secret. A disowned Secret may still
+		// have the credential. So keep the digest: the next reconciliation then reports the Secret
+		// again.
+		if left == nil || !left.disowned {
 			o.Status.Digest = ""
 		}
 		if left != nil {

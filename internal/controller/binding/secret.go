@@ -203,7 +203,7 @@ func (s *store) remove(ctx context.Context) (*leftover, error) {
 	}, dropOwner)
 }
 
-// owner says whether a Secret that stays still belongs to the binding.
+// owner says whether the binding still owns a Secret that is not deleted.
 type owner bool
 
 const (
@@ -212,11 +212,13 @@ const (
 )
 
 // clear removes the credential from the Secret. If the function whole returns true for the Secret,
-// clear deletes the Secret. It reports what the tenant keeps from being removed, or nil.
+// clear deletes the Secret. If a change by the tenant prevents the removal, clear returns what
+// stays. Otherwise clear returns nil.
 //
 // The API server deletes a Secret without finalizers at once. A Secret with finalizers can stay for
-// ever, so clear empties it first. Each call fails with a conflict if the Secret has changed since
-// it was read, so nobody can add a finalizer in between. Then clear begins again.
+// ever, so clear empties such a Secret first. Each write fails with a conflict if the Secret has
+// changed since clear read it. So nobody can add a finalizer in between. After a conflict, clear
+// begins again.
 func (s *store) clear(ctx context.Context, whole func(*secretRead) bool, stays owner) (*leftover, error) {
 	for range attempts {
 		found := &corev1.Secret{}
@@ -315,14 +317,16 @@ func (r *secretRead) isEmpty() bool {
 // kubernetes.io/dockerconfigjson must have the data key of this type.
 const emptyDockerConfig = `{"auths":{}}`
 
-// maxCompared is the number of labels and annotations of a Secret up to which the admission policy
-// lets the controller change them. To compare more of them would cost the API server too much.
+// maxCompared is the largest number of labels and annotations, together, of a Secret whose metadata
+// the controller changes. The admission policy compares the old and the new labels and annotations.
+// With more of them, the comparison would cost the API server too much.
 const maxCompared = 1000
 
-// empty removes the data that the binding has written. Data that others have added stays. The patch
-// names each key, so a key goes also if somebody else has applied the same value. With dropOwner,
-// the Secret belongs to nobody afterwards. A Secret with more than maxCompared labels and
-// annotations keeps them all.
+// empty removes the data keys that the binding has written. The patch names each of these keys. So
+// a key is removed even if somebody else has applied the same value. Keys that only others have
+// written stay. With dropOwner, empty also removes the annotation with the binding's name, so the
+// Secret has no owner afterwards. If the Secret has more than maxCompared labels and annotations,
+// empty changes no label and no annotation, not even with dropOwner.
 func (s *store) empty(ctx context.Context, secret *secretRead, stays owner) error {
 	data, labels := map[string]any{}, map[string]any{}
 	for _, key := range secret.ours() {

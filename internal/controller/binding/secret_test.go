@@ -44,7 +44,7 @@ type clearing struct {
 
 	deleted, withdrawn []string // calls after the binding was deleted, or its credential withdrawn
 	keeps              bool     // the credential stays
-	says               string   // part of the event, or of the condition; empty if nothing stays
+	says               string   // text in the event or the condition; empty if no Secret stays after the binding is deleted
 }
 
 func clearings() []clearing {
@@ -225,7 +225,9 @@ func TestTamperingWhileDeleting(t *testing.T) {
 			foreign := &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"theirs": nil}}
 			foreign.Namespace, foreign.Name, foreign.UID = s.Namespace, s.Name, "another"
 			must.Succeed(w.t, w.kube.Create(w.t.Context(), foreign))
-			w.editSecret(func(s *corev1.Secret) { s.Labels = map[string]string{"theirs": ""} }) // the fake compares versions, and not UIDs
+			// The edit gives the Secret another version. Of a precondition, the fake API server
+			// compares only the version, and not the UID.
+			w.editSecret(func(s *corev1.Secret) { s.Labels = map[string]string{"theirs": ""} })
 		}, []string{"theirs"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -259,7 +261,8 @@ func TestTamperingWhileDeleting(t *testing.T) {
 	}
 }
 
-// TestManyFinalizers checks that a message names few finalizers, and their first characters.
+// TestManyFinalizers checks a message about 40 finalizers with long names. The message has only a
+// few of the names, and only the first characters of each name.
 func TestManyFinalizers(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()

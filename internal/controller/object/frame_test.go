@@ -49,8 +49,8 @@ func TestKindsHaveWorkersOfTheirOwn(t *testing.T) {
 	}
 }
 
-// An object that gets a worker while its own reconciliation still waits for the cache keeps the
-// worker for the next reconciliation.
+// A reconciliation without a worker ends after it has read the object from the cache. If the object
+// gets a worker during this read, it keeps the worker for its next reconciliation.
 func TestWorkerOfAnObjectThatIsBeingRead(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-b", "app", nil)

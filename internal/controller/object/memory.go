@@ -34,7 +34,8 @@ func requests(o metav1.Object) map[string]string {
 }
 
 // refuse writes to the status that the object is too large. The cache has only a stub of the
-// object, without a spec. So refuse replaces the phases that call the kind.
+// object, without a spec. The other phases of a reconciliation need the spec, so refuse runs
+// instead of them.
 func (r *Reconciler[O, P]) refuse(ctx context.Context, t *turn[O, P]) error {
 	excess := memory.Refused(t.o)
 	t.cause, t.refused = Invalid(excess.Field, excess.Fix(), "%w", excess), true
@@ -53,7 +54,8 @@ func (r *Reconciler[O, P]) whole(ctx context.Context, stub O) (O, error) {
 }
 
 // refusalChanged reports whether an update has changed what [memory.Refused] says about an object.
-// Such an update may change only metadata, so the object's generation stays.
+// The object's generation does not show this change. For example, an update of metadata can make
+// the object too large, and the generation stays the same.
 func refusalChanged(last, next client.Object) bool {
 	before, after := memory.Refused(last), memory.Refused(next)
 	return (before == nil) != (after == nil) || before != nil && *before != *after

@@ -363,7 +363,9 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 	if !controllerutil.ContainsFinalizer(o, meta.Finalizer) {
 		return nil
 	}
-	if memory.Refused(o) != nil { // the patch below needs all finalizers, and the kind needs the spec
+	if memory.Refused(o) != nil {
+		// The object is a stub: it has no spec, and may lack finalizers. The kind needs the spec,
+		// and the patch below needs all finalizers. So read the whole object.
 		var err error
 		if o, err = r.whole(ctx, o); err != nil {
 			return client.IgnoreNotFound(err)

@@ -141,8 +141,8 @@ func TestChangesWhileReadingEndWork(t *testing.T) {
 	})
 }
 
-// Slow work of a namespace that has most of it ends if others need its place. The condition says
-// so, and the object is tried again.
+// If a namespace has the most slow work, and another namespace needs a place, some slow work ends.
+// The condition of that object says why, and the object is tried again.
 func TestSlowWorkIsCrowdedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -157,7 +157,7 @@ func TestSlowWorkIsCrowdedOut(t *testing.T) {
 		time.Sleep(time.Second)
 		go func() { again = w.Attempt(slow).RequeueAfter }()
 		time.Sleep(time.Second)
-		for i := range 15 { // with the first two, one more than there are places without a worker
+		for i := range 15 { // 15 and the first two are 17; at most 16 may go on without a worker
 			if !w.r.Enter(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: fmt.Sprint("ns-", i), Name: "app"}}) {
 				t.Fatalf("namespace %d has no worker", i)
 			}

@@ -17,16 +17,17 @@ import (
 // long.
 const patience = 500 * time.Millisecond
 
-// lastingPerWorker bounds the reconciliations of a kind that go on without a worker. There are at
-// most so many for each worker. The bound is for the memory that they use.
+// lastingPerWorker is the maximum number of reconciliations without a worker, per worker of a kind.
+// With 4 workers, up to 16 reconciliations may go on after they have lost their worker. This bounds
+// the memory that they use.
 const lastingPerWorker = 4
 
 const (
 	// crowdPause is how long a reconciliation keeps its worker if too many others go on without a
 	// worker. After this time, it is looked at again.
 	crowdPause = 100 * time.Millisecond
-	// longWork is how long work may go on without a worker if others need its place. By default, an
-	// object has half of this time (spec.timeout).
+	// longWork is how long a reconciliation may go on after it has lost its worker, if a namespace
+	// without any reconciliation waits. The default of spec.timeout is half of longWork.
 	longWork = 2 * time.Minute
 )
 
@@ -42,15 +43,16 @@ var errCrowdedOut = errors.New("another namespace needed the place of this work"
 //   - A reconciliation uses a worker for [patience]. Then it goes on without a worker, and the
 //     worker is free. It still counts for its namespace.
 //   - When a worker becomes free, the waiting namespaces take turns.
-//   - The number of reconciliations without a worker is bounded too. At the bound, a namespace with
-//     more of them than another gives one up. Work that has lasted longer than [longWork] is given
-//     up for a namespace that waits with all its objects.
+//   - The number of reconciliations without a worker is bounded too. At the bound, one of them must
+//     end before another reconciliation loses its worker. The namespace with the most of them gives
+//     up one for a namespace with fewer. Work that has gone on for [longWork] may end too, if
+//     objects of some namespace wait and no object of that namespace is reconciled.
 //
 // An object that has to wait is queued again when it may be reconciled. The zero value has no
 // limits.
 //
-// Who has five namespaces for each worker, with a slow object in each, can still occupy all workers
-// for longWork.
+// A tenant may have five namespaces for each worker, and a slow object in each namespace. This
+// tenant can still occupy all workers for longWork.
 type workers struct {
 	mu         sync.Mutex // guards the fields below; never held during I/O
 	number     int        // number of workers; zero for no limit
@@ -90,7 +92,7 @@ func (w *workers) start(number int, wake func(reconcile.Request)) {
 func goroutines(workers int) int { return workers * (1 + lastingPerWorker) }
 
 // admits reports whether one more object of the namespace may be reconciled now; see [share.Room].
-// Work without a worker counts for its own namespace only.
+// A reconciliation that goes on without a worker takes room only from its own namespace.
 func (w *workers) admits(n *namespace) bool {
 	others, own := w.busy-n.busy, len(n.places)
 	return w.number == 0 || w.busy < w.number && share.Room(w.number, others+own, own) > 0
@@ -222,12 +224,14 @@ func (w *workers) outlasted(object reconcile.Request, p *place) {
 	}
 }
 
-// crowdOut makes room for one more reconciliation without a worker, of the given namespace. It
-// reports whether it has ended some work for that purpose. There are two cases:
+// crowdOut lets a reconciliation of the given namespace go on without a worker, although the number
+// of such reconciliations is at its bound. To make room, crowdOut ends the work of another one. It
+// returns false if it has ended no work. It ends work in two cases:
 //
-//   - Another namespace has at least two such reconciliations more. It gives up its youngest.
-//   - A namespace waits with all its objects. Work that has lasted longer than [longWork] is given
-//     up, whoever has it, the oldest first.
+//   - A namespace has at least two such reconciliations more than the given namespace. The
+//     namespace with the most of them gives up its youngest.
+//   - In any namespace, objects wait and no object is reconciled. The oldest work of all namespaces
+//     ends, if it has gone on without a worker for [longWork].
 func (w *workers) crowdOut(of *namespace) bool {
 	var most *namespace
 	var oldest *place

@@ -157,7 +157,8 @@ func TestWaitingNamespacesTakeTurns(t *testing.T) {
 	})
 }
 
-// A woken object has its worker until it has been reconciled, whoever comes first.
+// A woken object keeps its worker until the object has been reconciled. Until then, no other object
+// gets this worker, even if the other object asks first.
 func TestWokenObjectKeepsItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(1)
@@ -180,13 +181,14 @@ func TestWokenObjectKeepsItsWorker(t *testing.T) {
 	})
 }
 
-// The number of reconciliations that last is bounded. At the bound, the namespace with most of them
-// gives up its youngest, but not if it would then have less than another.
+// The number of reconciliations without a worker is bounded. At the bound, the namespace with the
+// most of them gives up its youngest for another namespace. It gives up none if it would then have
+// fewer than the other namespace.
 func TestCrowdedOut(t *testing.T) {
 	type step struct {
-		each   int    // reconciliations of each namespace that fill the 16 places
+		each   int    // reconciliations in each namespace; all namespaces together have 16
 		bound  bool   // the work cannot be ended now
-		ended  string // number of the object that is ended in one of these namespaces; empty for none
+		ended  string // name of the object whose work ends, such as "1"; empty if no work ends
 		worker int    // workers that are busy afterwards
 	}
 	for name, test := range map[string]step{
@@ -227,7 +229,7 @@ func TestCrowdedOut(t *testing.T) {
 					}
 					return
 				}
-				c.leave(asks("ns-0", 0)) // its place goes to the work that has kept its worker
+				c.leave(asks("ns-0", 0)) // makes room for the work of namespace new
 				time.Sleep(crowdPause)
 				synctest.Wait()
 				if c.busy != 0 || c.lasting != 16 {
@@ -238,13 +240,13 @@ func TestCrowdedOut(t *testing.T) {
 	}
 }
 
-// If many namespaces have one slow object each, work that has lasted long is given up, but only for
-// a namespace that waits with all its objects.
+// If many namespaces have one slow object each, the oldest work ends after [longWork]. This happens
+// only if an object of another namespace waits, and no object of that namespace is reconciled.
 func TestLongWorkIsCrowdedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(4)
 		var ended []reconcile.Request
-		for i := range 20 { // 16 without a worker, and all workers
+		for i := range 20 { // 16 go on without a worker, and 4 keep the 4 workers
 			object := asks(fmt.Sprint("ns-", i), 0)
 			if !c.enter(object) {
 				t.Fatalf("%v has to wait", object)

@@ -19,7 +19,7 @@ const (
 	walkEvery    = time.Hour
 )
 
-// largestNamespaces is how many namespaces the log and the metric name at most.
+// largestNamespaces is the maximum number of namespaces in the log and in the metric.
 const largestNamespaces = 10
 
 // Collector removes artifacts that are in no object's status. It is a runnable of a manager and

@@ -33,8 +33,8 @@ const (
 // reduces the objects. Afterwards, none may take more than 20 KiB of memory. Run logs the largest
 // figure of each kind.
 //
-// A kind without a transform of its own is large only in the metadata: no tenant writes its
-// objects.
+// Tenants write no objects of a kind that uses the default transform. For such a kind, Run makes
+// only objects with large metadata.
 func Run(t *testing.T, options cache.Options) {
 	t.Helper()
 	big, measured := metadata(), 0
@@ -164,8 +164,8 @@ func content(kind kinds.Kind, examples map[string][]byte) {
 	}
 }
 
-// places returns the fields below a type, as paths and as indexes for the function at. It looks
-// into structs, and not into lists and maps.
+// places returns the fields below a type. The result maps the path of each field to its indexes,
+// which the function "at" takes. places looks into structs, but not into lists and maps.
 func places(t reflect.Type, path string, index []int) map[string][]int {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -200,8 +200,8 @@ func at(v reflect.Value, indexes []int) reflect.Value {
 	return v
 }
 
-// fill makes a value about this many bytes large as JSON. It returns false if the value cannot be
-// large, as a number.
+// fill sets v to a value that takes about the given number of bytes as JSON. It returns false if v
+// cannot hold such a value, for example because v is a number.
 func fill(v reflect.Value, bytes int) bool {
 	switch v.Kind() {
 	case reflect.String:
