@@ -20,8 +20,9 @@ const portOpener = "internal/port"
 
 // opensPorts are names of other modules that open a port, or configure one that their module opens.
 var opensPorts = map[string][]string{
-	"net":      {"Listen", "ListenConfig", "ListenTCP"},
-	"net/http": {"Server", "ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS"},
+	"net":        {"Listen", "ListenConfig", "ListenTCP"},
+	"crypto/tls": {"Listen"},
+	"net/http":   {"Server", "ListenAndServe", "ListenAndServeTLS", "Serve", "ServeTLS"},
 	"sigs.k8s.io/controller-runtime/pkg/manager": {"Server"},
 }
 
@@ -72,6 +73,7 @@ func TestOnePackageOpensPorts(t *testing.T) {
 func TestPortsAreFound(t *testing.T) {
 	for code, want := range map[string]int{
 		`import "net"; var _, _ = net.Listen("tcp", ":1")`:                                                  1,
+		`import "crypto/tls"; var _, _ = tls.Listen("tcp", ":1", c)`:                                        1,
 		`import n "net"; var _ n.ListenConfig`:                                                              1,
 		`import "net/http"; var _ = &http.Server{}`:                                                         1,
 		`import "net/http"; func f() { http.ListenAndServe(":1", nil) }`:                                    1,

@@ -34,6 +34,13 @@ const (
 	// server should not lose its connection between two requests, so it is 90 s, as for
 	// [http.DefaultTransport].
 	VerifiedIdleTimeout = 90 * time.Second
+	// maxStreams is the largest number of requests of an HTTP/2 connection that are under way.
+	maxStreams = 100
+	// requestBuffer is the number of bytes of a body that an HTTP/2 connection stores until a
+	// handler reads them. Clients may send 64 KiB before they know the bound. A handler may let
+	// requests wait before it reads their bodies, so a connection stores as much for each of
+	// maxStreams requests. Otherwise, bodies that wait would block the connection's other requests.
+	requestBuffer = 64 << 10
 	// shutdownTimeout is how long requests may take to end when the program ends.
 	shutdownTimeout = 10 * time.Second
 )
@@ -90,13 +97,19 @@ func Open(ctx context.Context, c Config) (*manager.Server, error) {
 		WriteTimeout:      c.WriteTimeout,
 		IdleTimeout:       idle,
 		MaxHeaderBytes:    c.MaxHeaderBytes,
-		ErrorLog:          log.New(errorLog{c.Log.With("port", c.Name)}, "", 0),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          maxStreams,
+			MaxReceiveBufferPerConnection: maxStreams * requestBuffer,
+			MaxReceiveBufferPerStream:     requestBuffer,
+			MaxReadFrameSize:              16 << 10,
+		},
+		ErrorLog: log.New(errorLog{c.Log.With("port", c.Name)}, "", 0),
 		// Without this setting, net/http would answer "OPTIONS *" itself.
 		DisableGeneralOptionsHandler: true,
 	}
 	var accepting net.Listener = bounded
 	if c.TLS != nil {
-		accepting = tls.NewListener(bounded, c.TLS)
+		accepting = newHandshakes(bounded, c.TLS, server.ErrorLog)
 	}
 	shutdown := shutdownTimeout
 	return &manager.Server{Name: c.Name, Server: server, Listener: accepting, ShutdownTimeout: &shutdown}, nil

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"io"
 	"log/slog"
 	"math/big"
@@ -21,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -131,12 +133,8 @@ func TestFlood(t *testing.T) {
 				t.Errorf("an honest request gets %d, %v", status, err)
 			}
 			soon(t, "goroutines end", func() bool { return runtime.NumGoroutine()-before <= port.MaxConnections+10 })
-			if n := open(t, connections); n > port.MaxConnections {
-				t.Errorf("%d connections are open, want at most %d", n, port.MaxConnections)
-			}
-			if n := open(t, connections[:port.MaxConnections]); n > 0 {
-				t.Errorf("%d of the oldest connections are open, want 0", n)
-			}
+			soon(t, "connections end", func() bool { return open(t, connections) <= port.MaxConnections })
+			soon(t, "the oldest connections end", func() bool { return open(t, connections[:port.MaxConnections]) == 0 })
 		})
 	}
 }
@@ -168,6 +166,40 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 	close(end)
 	if answer, err := http.ReadResponse(bufio.NewReader(running), nil); err != nil || answer.StatusCode != http.StatusOK {
 		t.Error("the request under way has no answer:", err)
+	}
+}
+
+// TestReplacedConnectionsAreReset checks that a replaced connection is reset. The kernel would
+// otherwise keep what it has not sent yet.
+func TestReplacedConnectionsAreReset(t *testing.T) {
+	_, address := start(t, port.Config{})
+	first := dial(t, address, "")
+	flood(t, port.MaxConnections, address, "")
+	_ = first.SetReadDeadline(time.Now().Add(port.HeaderTimeout - time.Second))
+	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the replaced connection ends with %v, want a reset", err)
+	}
+}
+
+// TestSlowReadersAreReset checks that a client that does not read until WriteTimeout is reset.
+func TestSlowReadersAreReset(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "artifact")
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
+	must.Succeed(t, os.Truncate(file, 128<<20))
+	for name, handler := range map[string]http.HandlerFunc{
+		"a file": func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, file) },
+		"bytes":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 16<<20)) },
+	} {
+		ended := make(chan struct{})
+		_, address := start(t, port.Config{WriteTimeout: 100 * time.Millisecond, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer close(ended)
+			handler(w, r)
+		})})
+		client := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+		<-ended
+		if _, err := io.Copy(io.Discard, readOnly(client)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%s: the connection ends with %v, want a reset", name, err)
+		}
 	}
 }
 
@@ -273,6 +305,23 @@ func TestBuffers(t *testing.T) {
 	time.Sleep(500 * time.Millisecond) // more than enough for 4 MiB
 	if n := written.Load(); n > 1<<20 {
 		t.Errorf("the buffers hold %d KiB, want at most 1024", n>>10)
+	}
+}
+
+// TestVerifiedBeforeTheFirstRequest floods a port whose client has made the handshake, but has sent
+// no request yet. The client's connection is not replaced.
+func TestVerifiedBeforeTheFirstRequest(t *testing.T) {
+	p := newPKI(t)
+	_, address := start(t, port.Config{TLS: p.server(tls.RequireAndVerifyClientCert), Verified: true})
+	client := tls.Client(dial(t, address, ""), &tls.Config{
+		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, RootCAs: p.roots, ServerName: "localhost", Certificates: []tls.Certificate{p.known},
+	})
+	must.Succeed(t, client.HandshakeContext(t.Context())) // with TLS 1.2, the server ends the handshake
+	flood(t, port.MaxConnections+10, address, "")
+	_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+	must.Succeed(t, err)
+	if answer, err := http.ReadResponse(bufio.NewReader(readOnly(client)), nil); err != nil || answer.StatusCode != http.StatusOK {
+		t.Errorf("after the flood: %v, %v", answer, err)
 	}
 }
 

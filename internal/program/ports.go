@@ -49,18 +49,16 @@ func (f *Flags) AddPorts(ctx context.Context, to Adder, log *slog.Logger, ready 
 // AddProfilePort adds the port that serves the Go runtime's profiles to a manager. An empty
 // address adds no port.
 func AddProfilePort(ctx context.Context, to Adder, address string, log *slog.Logger) error {
-	if address == "" {
-		return nil
-	}
 	return addPort(ctx, to, port.Config{
 		Name: "profiles", Flag: "--pprof-address", Address: address, Log: log,
 		Handler: profileHandler(), MaxHeaderBytes: smallHeader, WriteTimeout: profileTimeout,
 	})
 }
 
-// addPort opens the port and adds it to a manager. The address "0" adds no port.
+// addPort opens the port and adds it to a manager. The address "0" and an empty address add no
+// port: with an empty address, package net would choose a port itself.
 func addPort(ctx context.Context, to Adder, c port.Config) error {
-	if c.Address == "0" {
+	if c.Address == "0" || c.Address == "" {
 		return nil
 	}
 	server, err := port.Open(ctx, c)

@@ -96,9 +96,11 @@ func TestPorts(t *testing.T) {
 // TestPortsThatAreOff checks the values of flags that open no port.
 func TestPortsThatAreOff(t *testing.T) {
 	added := &servers{t: t, addresses: map[string]string{}}
-	f := program.Flags{MetricsAddress: "0", HealthAddress: "0"}
 	log := slog.New(slog.DiscardHandler)
-	must.Succeed(t, f.AddPorts(t.Context(), added, log, nil))
+	for _, address := range []string{"0", ""} {
+		f := program.Flags{MetricsAddress: address, HealthAddress: address}
+		must.Succeed(t, f.AddPorts(t.Context(), added, log, nil))
+	}
 	must.Succeed(t, program.AddProfilePort(t.Context(), added, "", log))
 	if len(added.addresses) > 0 {
 		t.Error(added.addresses)

@@ -18,7 +18,8 @@ import (
 //   - A goroutine that sends the answer if a handler ignores its deadline. Every handler here
 //     respects the deadline of the context. For create requests, the library itself answers at
 //     the deadline.
-//   - The refusal of requests until all paths are known: the server does not listen until then.
+//   - The refusal of requests until all paths are known: the server serves nothing until then.
+//   - The count of requests under way: package port waits for these requests at the end.
 //   - Filters for browsers, watches and shutdowns: they are off by default.
 //
 // The library's limits of requests count the requests of all callers together, so that one caller
@@ -35,7 +36,6 @@ func handlerChain(handler http.Handler, c *server.Config, metrics *Metrics) http
 	handler = filters.WithWarningRecorder(handler)
 	handler = filters.WithRequestDeadline(handler, c.AuditBackend,
 		c.AuditPolicyRuleEvaluator, c.LongRunningFunc, c.Serializer, c.RequestTimeout)
-	handler = serverfilters.WithWaitGroup(handler, c.LongRunningFunc, c.NonLongRunningRequestWaitGroup)
 	handler = filters.WithCacheControl(handler)
 	handler = filters.WithRequestInfo(handler, c.RequestInfoResolver)
 	handler = filters.WithRequestReceivedTimestamp(handler)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	genericrequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -98,9 +97,6 @@ func isCreation(info *genericrequest.RequestInfo) bool {
 // serve waits for the request's turn and then calls the handler. If it returns an error, it has not
 // called the handler.
 func (s *shares) serve(w http.ResponseWriter, r *http.Request, namespace string, handler http.Handler) error {
-	if err := checkLength(r); err != nil {
-		return err
-	}
 	if err := s.reading.Enter(r.Context(), namespace); err != nil {
 		return tooMany(namespace, err)
 	}
@@ -132,30 +128,21 @@ func tooMany(namespace string, err error) error {
 		namespace, using, waiting), retryAfterFull)
 }
 
-// checkLength refuses a request whose body is too long, or has no Content-Length. The HTTP library
-// stores up to 256 KiB of a body of unknown length while the request waits.
-func checkLength(r *http.Request) error {
-	switch {
-	case r.ContentLength > maxBody:
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a request for a token or an SVID has at most %d bytes", maxBody))
-	case r.ContentLength < 0:
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusLengthRequired, Reason: metav1.StatusReasonBadRequest,
-			Message: "a request for a token or an SVID needs the header Content-Length",
-		}}
-	}
-	return nil
-}
-
-// readBody returns the body of a request, which has a Content-Length. It fails if the body is too
-// slow.
+// readBody returns the body of a request. It fails if the body is too long or too slow.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxBody {
+		return nil, tooLarge()
+	}
 	connection := http.NewResponseController(w)
 	if err := connection.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("limit the time of the body: %w", err))
 	}
-	body, err := io.ReadAll(r.Body)
+	// kubectl create --raw announces no length.
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	_, long := errors.AsType[*http.MaxBytesError](err)
 	switch {
+	case long:
+		return nil, tooLarge()
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		slow := fmt.Sprintf("the body did not arrive within %s; send the request again", bodyTimeout)
 		return nil, apierrors.NewTimeoutError(slow, retryAfterFull)
@@ -167,6 +154,10 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, apierrors.NewInternalError(fmt.Errorf("end the time limit of the body: %w", err))
 	}
 	return body, nil
+}
+
+func tooLarge() error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a request for a token or an SVID has at most %d bytes", maxBody))
 }
 
 // place is a request's place among the running requests. The request's handler uses it, and so does

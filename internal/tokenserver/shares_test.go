@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"os"
 	"slices"
 	"strings"
@@ -368,14 +369,20 @@ func TestBodies(t *testing.T) {
 	if got := c.do(t, http.MethodPost, tokenPath("banana"), mintBody+spaces+" "); got.code != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, "32768") {
 		t.Errorf("%d bytes: %d, %s", maxBody+1, got.code, got.body)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+r.address+tokenPath("banana"), struct{ io.Reader }{strings.NewReader(mintBody)})
-	must.Succeed(t, err)
-	request.Header = c.header
-	response, err := c.http.Do(request)
-	must.Succeed(t, err)
-	must.Succeed(t, response.Body.Close())
-	if response.StatusCode != http.StatusLengthRequired {
-		t.Errorf("a body of unknown length: %d", response.StatusCode)
+	for body, want := range map[string]int{
+		mintBody:                http.StatusCreated, // kubectl create --raw sends such a body
+		mintBody + spaces:       http.StatusCreated,
+		mintBody + spaces + " ": http.StatusRequestEntityTooLarge,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+r.address+tokenPath("banana"), struct{ io.Reader }{strings.NewReader(body)})
+		must.Succeed(t, err)
+		request.Header = c.header
+		response, err := c.http.Do(request)
+		must.Succeed(t, err)
+		must.Succeed(t, response.Body.Close())
+		if response.StatusCode != want {
+			t.Errorf("a body of unknown length, %d bytes: %d, want %d", len(body), response.StatusCode, want)
+		}
 	}
 }
 
@@ -444,6 +451,61 @@ func TestFloodOverHTTP2(t *testing.T) {
 		if got.code != http.StatusCreated {
 			t.Errorf("a request of the flood that could wait: %d, %s", got.code, got.body)
 		}
+	}
+}
+
+// TestBodiesThatWaitOverHTTP2 fills the places for reading with slow bodies of one namespace, and
+// lets long bodies of the namespace wait. All requests use one HTTP/2 connection. The test checks
+// that a request of another namespace is answered over the same connection.
+func TestBodiesThatWaitOverHTTP2(t *testing.T) {
+	r := newRig(t, banana())
+	c := r.minter(t)
+	c.http.Transport.(*http.Transport).ForceAttemptHTTP2 = true
+	c.mint(t, `{}`).request(t) // opens the connection
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	var written, reused sync.WaitGroup
+	send := func(length int64, body io.Reader) {
+		hooks := &httptrace.ClientTrace{
+			GotConn: func(got httptrace.GotConnInfo) {
+				if !got.Reused {
+					t.Error("a request opens another connection")
+				}
+				reused.Done()
+			},
+			WroteHeaders: func() { written.Done() },
+		}
+		path := strings.Replace(tokenPath("banana"), "tenant-a", "hostile", 1)
+		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, hooks), http.MethodPost, "https://"+r.address+path, body)
+		must.Succeed(t, err)
+		request.Header, request.ContentLength = c.header.Clone(), length
+		written.Add(1)
+		reused.Add(1)
+		all.Go(func() {
+			if response, err := c.http.Do(request); err == nil {
+				_ = response.Body.Close()
+			}
+		})
+	}
+	for range maxReading / 2 {
+		never, writer := io.Pipe()
+		defer writer.Close() //nolint:errcheck // the test ends
+		send(2, never)
+	}
+	written.Wait()
+	const streams = 100 // of a connection
+	for range streams - maxReading/2 - 1 {
+		send(maxBody, strings.NewReader(strings.Repeat(" ", maxBody)))
+	}
+	written.Wait()
+	reused.Wait()
+	time.Sleep(time.Second) // until the bodies have arrived
+	start := time.Now()
+	c.mint(t, `{}`).request(t)
+	if took := time.Since(start); took > bodyTimeout/2 {
+		t.Errorf("the request waits %s for bodies of another namespace", took)
 	}
 }
 
