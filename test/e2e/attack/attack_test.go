@@ -74,13 +74,13 @@ const maxRuns = 3
 func TestAttack(t *testing.T) {
 	s := &suite{
 		honest: startHonest(t), hostile: watchStatuses(t), apiserver: startMachine(t), judged: begin,
-		table: tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0),
+		table: newTable("Waits are the median and the 99th percentile in ms. Memory is the peak and the limit in MiB."),
 	}
-	fmt.Fprint(s.table, "ATTACK\tTRIED\tGRANTS\tWORST")
+	fmt.Fprint(s.table, "ATTACK\tRUNS\tTRIED\tGRANTS")
 	for w := range activities {
 		fmt.Fprint(s.table, "\t", strings.ToUpper(w.String()))
 	}
-	fmt.Fprint(s.table, "\tAPI SERVER\tPEAK")
+	fmt.Fprint(s.table, "\tAPI SERVER")
 	for _, p := range programs {
 		fmt.Fprint(s.table, "\t", strings.ToUpper(strings.TrimPrefix(p.Workload, "lanyard-")))
 		s.limits = append(s.limits, memoryLimit(t, p))
@@ -104,8 +104,7 @@ func TestAttack(t *testing.T) {
 					break // the run failed before the attack began
 				}
 				// The attack's objects are deleted by now. Their deletion must not hinder others.
-				one, late := s.judge(t, tn)
-				one.took = time.Since(began)
+				one, late := s.judge(t, tn, began)
 				got.add(one)
 				if late == nil {
 					break
@@ -116,11 +115,11 @@ func TestAttack(t *testing.T) {
 				}
 				t.Logf("the attack is run again: %v", late)
 			}
-			s.row(t, a.name, got)
+			s.row(a.name, got)
 			total.add(got)
 		})
 	}
-	s.row(t, "all", total)
+	s.row("all", total)
 	must(t, "print the table", s.table.Flush())
 }
 
@@ -134,19 +133,27 @@ type suite struct {
 	table     *tabwriter.Writer
 }
 
-// score is the result of an attack.
+// newTable returns a table that is printed when it is flushed. The caption explains the units.
+func newTable(caption string) *tabwriter.Writer {
+	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(table, caption)
+	return table
+}
+
+// score is the result of one or more runs of an attack.
 type score struct {
-	tried, grants int
-	waits         [activities]time.Duration // the honest tenant's longest wait for each sort of work
-	machine, took time.Duration
-	peaks         []int64 // peak memory of each program in bytes
+	runs, tried, grants int
+	rounds              rounds  // of the honest tenant's work
+	alone               []span  // measurements of the API server
+	peaks               []int64 // peak memory of each program in bytes
+	took                time.Duration
 }
 
 func (s *score) add(other score) {
-	s.tried, s.grants, s.took = s.tried+other.tried, s.grants+other.grants, s.took+other.took
-	s.machine = max(s.machine, other.machine)
-	for i, wait := range other.waits {
-		s.waits[i] = max(s.waits[i], wait)
+	s.runs, s.tried, s.grants, s.took = s.runs+other.runs, s.tried+other.tried, s.grants+other.grants, s.took+other.took
+	s.alone = append(s.alone, other.alone...)
+	for i, more := range other.rounds {
+		s.rounds[i] = append(s.rounds[i], more...)
 	}
 	if len(s.peaks) == 0 { // nothing was judged before
 		s.peaks = make([]int64, len(other.peaks))
@@ -162,8 +169,8 @@ func (s *score) add(other score) {
 //   - an object of the honest tenant was not Ready; or
 //   - a program took too much memory.
 //
-// It returns an error if the honest tenant waited too long.
-func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
+// It returns an error if the honest tenant waited too long. The run of the attack began at began.
+func (s *suite) judge(t *testing.T, tn *tenant, began time.Time) (got score, late error) {
 	t.Helper()
 	after := s.judged
 	s.judged = world.Cloud().Journal().Last()
@@ -171,18 +178,19 @@ func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
 	for _, grant := range grants {
 		t.Errorf("granted: %s", grant)
 	}
-	got = score{tried: tn.tries(), grants: len(grants)}
-	rounds, err := s.honest.take()
-	if err != nil {
+	got = score{runs: 1, tried: tn.tries(), grants: len(grants)}
+	var err error
+	if got.rounds, err = s.honest.take(); err != nil {
 		t.Error(err)
 	}
+	measured := s.apiserver.measured()
 	for w := range activities {
-		wait, machine, err := judgeLatency(rounds[w], s.apiserver.measured())
-		got.waits[w], got.machine = wait, max(got.machine, machine)
-		if err != nil {
+		if err := judgeLatency(got.rounds[w], measured); err != nil {
 			late = errors.Join(late, fmt.Errorf("%s: %w", w, err))
 		}
 	}
+	run := span{began, time.Now()}
+	got.took, got.alone = run.took(), during(run, measured)
 	for i, p := range programs {
 		peak := takePeak(t, p)
 		if peak > s.limits[i] {
@@ -194,15 +202,13 @@ func (s *suite) judge(t *testing.T, tn *tenant) (got score, late error) {
 }
 
 // row adds an attack and its score to the table that TestAttack prints.
-func (s *suite) row(t *testing.T, name string, got score) {
-	t.Helper()
-	fmt.Fprintf(s.table, "%s\t%d\t%d\t", name, got.tried, got.grants)
-	for _, wait := range got.waits {
-		fmt.Fprintf(s.table, "\t%d ms", wait.Milliseconds())
+func (s *suite) row(name string, got score) {
+	fmt.Fprintf(s.table, "%s\t%d\t%d\t%d", name, got.runs, got.tried, got.grants)
+	for _, waits := range append(got.rounds[:], got.alone) {
+		fmt.Fprintf(s.table, "\t%d/%d", quantile(waits, 50).Milliseconds(), quantile(waits, 99).Milliseconds())
 	}
-	fmt.Fprintf(s.table, "\t%d ms\t", got.machine.Milliseconds())
-	for _, peak := range got.peaks {
-		fmt.Fprintf(s.table, "\t%d MiB", peak>>20)
+	for i, peak := range got.peaks {
+		fmt.Fprintf(s.table, "\t%d/%d", peak>>20, s.limits[i]>>20)
 	}
 	fmt.Fprintf(s.table, "\t%.1f s\n", got.took.Seconds())
 }
