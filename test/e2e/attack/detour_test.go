@@ -129,7 +129,7 @@ func stay(tn *tenant) {
 	// the controller has reconciled the new object "probe", it has seen all these requests.
 	for i := range 5 {
 		tn.tried++
-		must(t, "ask for a reconciliation", request(t.Context(), o, fmt.Sprint("again-", i)))
+		must(t, "ask for a reconciliation", request(t.Context(), objects, o, fmt.Sprint("again-", i)))
 	}
 	probe := tn.repository("probe", tn.host("nowhere")+"/app")
 	tn.refused(t, []client.Object{probe}, nil)

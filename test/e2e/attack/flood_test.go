@@ -192,7 +192,7 @@ func floodBindings(tn *tenant) {
 			all = append(all, o)
 			running.Go(func() {
 				for n := 0; ctx.Err() == nil; n++ {
-					_ = request(ctx, o, fmt.Sprint(n)) // a request may fail at the end
+					_ = request(ctx, objects, o, fmt.Sprint(n)) // a request may fail at the end
 					select {
 					case <-time.After(honestPause):
 					case <-ctx.Done():

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,7 +37,7 @@ const (
 	honestNamespace = "tenant-a"
 	// honestPause is the pause between two rounds of the honest tenant's work.
 	honestPause = 400 * time.Millisecond
-	// honestName is the name of the honest tenant's WorkloadIdentity and binding.
+	// honestName is the name of the honest tenant's WorkloadIdentity, binding and ServiceAccount.
 	honestName = "honest"
 	// newPrefix begins the names of the honest tenant's new sources.
 	newPrefix = "new-"
@@ -60,8 +65,12 @@ func (a activity) String() string {
 // rounds has the rounds of each sort of work.
 type rounds [activities][]span
 
-// honest is the honest tenant. It works all the time, and watches its objects.
+// honest is the honest tenant. It works all the time as its ServiceAccount, so the API server's
+// priority and fairness applies to its requests. The administrator watches its objects.
 type honest struct {
+	client client.Client  // for the tenant's objects
+	api    rest.Interface // for tokens
+
 	mu      sync.Mutex // guards the fields below
 	running map[string]*round
 	faults  []string                    // what went wrong since the last call of take
@@ -88,6 +97,7 @@ func startHonest(t *testing.T) *honest {
 	h := &honest{running: map[string]*round{}, objects: map[types.UID]client.Object{}}
 	makeNewRoles(t)
 	createHonest(t)
+	h.logIn(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() { stop(); running.Wait() })
@@ -129,16 +139,56 @@ func startHonest(t *testing.T) *honest {
 	if count[oldSources] < 3 || count[newSources] < len(kinds.All().Where(kinds.Kind.Fetches)) || count[bindings] == 0 {
 		t.Fatalf("the honest tenant has %v objects, by sort of work", count)
 	}
-	config := world.Config()
-	config.QPS = -1 // without a limit of the client's own
-	typed, err := kubernetes.NewForConfig(config)
-	must(t, "make a client", err)
-	running.Go(func() { h.repeat(ctx, func(int) { h.mint(ctx, typed.CoreV1().RESTClient()) }) })
+	running.Go(func() { h.repeat(ctx, func(int) { h.mint(ctx) }) })
 	return h
 }
 
+// logIn makes clients with a token of the honest tenant's ServiceAccount. The test fails if the API
+// server's priority and fairness exempts them.
+func (h *honest) logIn(t *testing.T) {
+	t.Helper()
+	config := rest.AnonymousClientConfig(world.Config())
+	config.BearerToken = accountToken(t, honestNamespace, honestName, authenticationv1.TokenRequestSpec{})
+	config.QPS = -1 // without a limit of the client's own
+	typed, err := kubernetes.NewForConfig(config)
+	must(t, "make a client", err)
+	h.api = typed.CoreV1().RESTClient()
+	h.client, err = client.New(config, client.Options{Scheme: objects.Scheme()})
+	must(t, "make a client", err)
+
+	c, err := rest.HTTPClientFor(config)
+	must(t, "make a client", err)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/api/v1/namespaces/"+honestNamespace, nil)
+	must(t, "make a request", err)
+	res, err := c.Do(req)
+	must(t, "call the API server", err)
+	must(t, "call the API server", res.Body.Close())
+	administrator, err := kubernetes.NewForConfig(world.Config())
+	must(t, "make a client", err)
+	exempt, err := administrator.FlowcontrolV1().FlowSchemas().Get(t.Context(), "exempt", metav1.GetOptions{})
+	must(t, "read a FlowSchema", err)
+	if schema := res.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID); schema == "" || schema == string(exempt.UID) {
+		t.Fatalf("priority and fairness does not apply to the honest tenant: FlowSchema %q", schema)
+	}
+}
+
+// honestRights returns the rights that the honest tenant's ServiceAccount needs.
+func honestRights() []rbacv1.PolicyRule {
+	var sources []string
+	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+		sources = append(sources, kind.Plural)
+	}
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupVersion().Group}, Resources: sources, Verbs: []string{"create", "patch", "delete"}},
+		{APIGroups: []string{identityv1.Group}, Resources: []string{kinds.WorkloadIdentityBinding().Plural}, Verbs: []string{"patch"}},
+		{APIGroups: []string{corev1.GroupName}, Resources: []string{"serviceaccounts"}, Verbs: []string{"create", "delete"}},
+		minting(),
+	}
+}
+
 // createHonest creates objects of the honest tenant that the demonstration does not have: an
-// ImageRepository, a WorkloadIdentity and a binding. It waits until they are Ready.
+// ImageRepository, a WorkloadIdentity, a binding, and a ServiceAccount with [honestRights]. It
+// waits until they are Ready.
 func createHonest(t *testing.T) {
 	t.Helper()
 	name := metav1.ObjectMeta{Namespace: honestNamespace, Name: honestName}
@@ -154,7 +204,13 @@ func createHonest(t *testing.T) {
 			Access: v1alpha1.Access{Provider: v1alpha1.ProviderAWS, ServiceAccountName: "tenant-a-ecr-sa"},
 		},
 	}}
-	for _, o := range []client.Object{identity, binding, images} {
+	account := &corev1.ServiceAccount{ObjectMeta: name}
+	role := &rbacv1.Role{ObjectMeta: name, Rules: honestRights()}
+	granted := &rbacv1.RoleBinding{
+		ObjectMeta: name, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: honestName},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: honestNamespace, Name: honestName}},
+	}
+	for _, o := range []client.Object{account, role, granted, identity, binding, images} {
 		create(t, o)
 		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
 	}
@@ -229,7 +285,7 @@ func (h *honest) wait(ctx context.Context, name string, r *round) {
 func (h *honest) ask(ctx context.Context, of activity, o report.Resource) {
 	value := time.Now().UTC().Format(time.RFC3339Nano)
 	r := h.begin(nameOf(o), of, func(o report.Resource) bool { return o.GetStatus().LastHandledReconcileAt == value })
-	if err := request(ctx, o, value); err != nil && ctx.Err() == nil {
+	if err := request(ctx, h.client, o, value); err != nil && ctx.Err() == nil {
 		h.fault("the honest tenant asks for a reconciliation: " + err.Error())
 	}
 	h.wait(ctx, nameOf(o), r)
@@ -256,13 +312,13 @@ func (h *honest) create(ctx context.Context, like report.Resource, n int) {
 		return apimeta.IsStatusConditionTrue(o.GetStatus().Conditions, meta.ConditionReady)
 	})
 	for _, o := range all {
-		if err := objects.Create(ctx, o); err != nil && ctx.Err() == nil {
+		if err := h.client.Create(ctx, o); err != nil && ctx.Err() == nil {
 			h.fault("the honest tenant creates a source: " + err.Error())
 		}
 	}
 	h.wait(ctx, nameOf(o), r)
 	for _, o := range slices.Backward(all) {
-		if err := objects.Delete(context.WithoutCancel(ctx), o); err != nil && ctx.Err() == nil {
+		if err := h.client.Delete(context.WithoutCancel(ctx), o); err != nil && ctx.Err() == nil {
 			h.fault("the honest tenant deletes a source: " + err.Error())
 		}
 	}
@@ -277,10 +333,10 @@ func atAWS(o runtime.Object) *v1alpha1.OCIRepository {
 }
 
 // mint requests a token of the honest tenant's identity.
-func (h *honest) mint(ctx context.Context, api rest.Interface) {
+func (h *honest) mint(ctx context.Context) {
 	const name = "token"
 	h.begin(name, tokens, nil)
-	err := api.Post().AbsPath(identityPath(honestNamespace, honestName)+"/token").SetHeader("Content-Type", "application/json").
+	err := h.api.Post().AbsPath(identityPath(honestNamespace, honestName)+"/token").SetHeader("Content-Type", "application/json").
 		Body([]byte(tokenRequest(`{}`))).Timeout(patience).Do(ctx).Error()
 	if err != nil && ctx.Err() == nil {
 		h.fault("the honest tenant requests a token: " + err.Error())
@@ -290,12 +346,12 @@ func (h *honest) mint(ctx context.Context, api rest.Interface) {
 	h.end(name)
 }
 
-// request asks the controller to reconcile an object. The value distinguishes this request from
-// others.
-func request(ctx context.Context, o client.Object, value string) error {
+// request asks the controller to reconcile an object, with the client c. The value distinguishes
+// this request from others.
+func request(ctx context.Context, c client.Client, o client.Object, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, value)
 	// The conversion cannot fail: the copy of a client.Object is a client.Object too.
-	return objects.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch))
+	return c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, patch))
 }
 
 func (h *honest) fault(text string) {

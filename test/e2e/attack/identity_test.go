@@ -31,7 +31,7 @@ func borrowIdentities(tn *tenant) {
 	all, err := report.List(t.Context(), objects, kinds.All(), "tenant-b")
 	must(t, "list the objects of tenant-b", err)
 	for _, o := range all {
-		must(t, "ask for a reconciliation", request(t.Context(), o.Resource, again))
+		must(t, "ask for a reconciliation", request(t.Context(), objects, o.Resource, again))
 	}
 	for _, o := range all {
 		await(t, o.Resource, "the reconciliation", func() error {
