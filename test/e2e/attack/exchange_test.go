@@ -81,13 +81,14 @@ func chainAccount(namespace, name, role, chained string) *corev1.ServiceAccount 
 }
 
 // startSlowProxy starts a proxy of a hostile tenant on this machine, and returns its address. The
-// proxy forwards everything to the local cloud's proxy, after proxyDelay. It runs until ctx ends.
+// proxy forwards everything to the local cloud's proxy, after proxyDelay. The proxy runs until the
+// test process ends, because the attacks need the proxy after ctx has ended.
 func startSlowProxy(ctx context.Context) (address string, err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	context.AfterFunc(ctx, func() { _ = listener.Close() })
+	ctx = context.WithoutCancel(ctx)
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -100,7 +101,7 @@ func startSlowProxy(ctx context.Context) (address string, err error) {
 	return listener.Addr().String(), nil
 }
 
-// relay connects a client of the slow proxy with the cloud's proxy.
+// relay connects a client of the slow proxy with the cloud's proxy, until one of them disconnects.
 func relay(ctx context.Context, client net.Conn) {
 	defer client.Close()
 	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(world.Cloud().ProxyURL(), "http://"))
@@ -118,11 +119,7 @@ func relay(ctx context.Context, client net.Conn) {
 		if err != nil {
 			return
 		}
-		select {
-		case <-time.After(proxyDelay):
-		case <-ctx.Done():
-			return
-		}
+		<-time.After(proxyDelay)
 		if _, err := server.Write(piece[:n]); err != nil {
 			return
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,6 +14,7 @@ import (
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -141,36 +143,93 @@ func flood(tn *tenant) {
 	pause(t, 20*time.Second)
 }
 
-// floodTokens requests tokens without pause, from several namespaces of the tenant.
+// costlyClaims returns the value claimsConfig of the chart. Tokens can be used for ConfigMaps, and
+// have a claim about the ConfigMap. The comparison of two objects has a small cost, whatever their
+// size. So the time of the claim's expression grows with the square of the number of keys.
+func costlyClaims() map[string]any {
+	return map[string]any{"contexts": []any{map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "resource": "configmaps",
+		"relation": "object.?data.?identity.orValue('') == identity.metadata.name",
+		"claims":   map[string]any{"config.example.com": "object.data.all(key, object == object)"},
+	}}}
+}
+
+const (
+	// costlyKeys is the number of a ConfigMap's keys with which the expression of costlyClaims takes
+	// about 30 ms of a processor. A token is issued.
+	costlyKeys = 200
+	// slowKeys is the number of keys with which the expression takes as long as the token server
+	// allows: 250 ms. No token is issued.
+	slowKeys = 700
+)
+
+// configMap creates a ConfigMap that uses the tenant's identity. It returns the spec of a token
+// request for the ConfigMap.
+func (tn *tenant) configMap(name string, keys int) (spec string) {
+	o := &corev1.ConfigMap{ObjectMeta: tn.meta(name), Data: map[string]string{"identity": victimIdentity}}
+	for n := range keys {
+		o.Data[fmt.Sprint("key-", n)] = strings.Repeat("x", 1000)
+	}
+	create(tn.t, o)
+	return fmt.Sprintf(`{"contextObject":{"apiVersion":"v1","kind":"ConfigMap","namespace":%q,"name":%q,"uid":%q}}`,
+		tn.namespace, name, o.UID)
+}
+
+// floodTokens requests tokens without pause, from several namespaces of the tenant. Two of three
+// requests have a context object with costly claims.
 func floodTokens(tn *tenant) {
 	t := tn.t
-	const callers = 8 // in each namespace
-	var minted, refused atomic.Int64
+	const callers = 9 // in each namespace
+	var mu sync.Mutex // guards answers
+	answers := map[string]map[int]int{}
+	var floods []func(ctx context.Context)
+	for _, in := range tn.in(manyNamespaces) {
+		in.allow(minting(), rbacv1.PolicyRule{APIGroups: []string{corev1.GroupName}, Resources: []string{"configmaps"}, Verbs: []string{"get"}})
+		in.identity(stsAudience)
+		me := callAs(t, in.namespace, puller, nil)
+		specs := map[string]string{"plain": `{}`, "costly": in.configMap("costly", costlyKeys), "slow": in.configMap("slow", slowKeys)}
+		in.waitForToken(me, specs["costly"])
+		for sort, spec := range specs {
+			floods = append(floods, slices.Repeat([]func(ctx context.Context){func(ctx context.Context) {
+				for ctx.Err() == nil {
+					status := me.wantsToken(ctx, spec)
+					mu.Lock()
+					if answers[sort] == nil {
+						answers[sort] = map[int]int{}
+					}
+					answers[sort][status]++
+					mu.Unlock()
+				}
+			}}, callers/len(specs))...)
+		}
+	}
 	ctx, stop := context.WithTimeout(t.Context(), lasting(5*time.Second, 20*time.Second))
 	defer stop()
 	var running sync.WaitGroup
-	for _, in := range tn.in(manyNamespaces) {
-		in.allow(minting())
-		in.identity(stsAudience)
-		me := callAs(t, in.namespace, puller, nil)
-		for range callers {
-			running.Go(func() {
-				for ctx.Err() == nil {
-					if me.wantsToken(ctx) {
-						minted.Add(1)
-					} else {
-						refused.Add(1)
-					}
-				}
-			})
-		}
+	for _, flood := range floods {
+		running.Go(func() { flood(ctx) })
 	}
 	running.Wait()
-	tn.tried += int(minted.Load() + refused.Load())
-	t.Logf("%d tokens were issued, and %d requests refused", minted.Load(), refused.Load())
-	if minted.Load() == 0 {
-		t.Error("no token was issued: this tests nothing")
+	t.Logf("requests by sort and HTTP status: %v", answers)
+	for _, counts := range answers {
+		for _, n := range counts {
+			tn.tried += n
+		}
 	}
+	// HTTP 503 says that the expressions reached their time limit.
+	if answers["plain"][http.StatusCreated] == 0 || answers["slow"][http.StatusServiceUnavailable] == 0 {
+		t.Errorf("no token was issued, or no expression was slow: this tests nothing: %v", answers)
+	}
+}
+
+// waitForToken waits until the caller gets a token with this spec.
+func (tn *tenant) waitForToken(me *caller, spec string) {
+	ctx, cancel := context.WithTimeout(tn.t.Context(), patience)
+	defer cancel()
+	poll(ctx, tn.t, "the rights are in force", func() error {
+		token, status, answer := me.mint(tn.namespace, victimIdentity, spec)
+		return wantf(token != "", "HTTP %d %s", status, answer)
+	})
 }
 
 // floodBindings creates bindings in several namespaces of the tenant, and requests their

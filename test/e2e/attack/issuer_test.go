@@ -117,22 +117,24 @@ func (c *caller) mint(namespace, name, spec string, headers ...string) (token st
 	return request.Status.Token, status, answer
 }
 
-// wantsToken requests a token of the tenant's own identity, in the namespace of the caller. It
-// reports whether it got the token. It fails no test, so any goroutine may call it.
-func (c *caller) wantsToken(ctx context.Context) bool {
+// wantsToken requests a token of the tenant's own identity, in the namespace of the caller. The
+// spec is JSON. It returns the HTTP status of the answer, or 0 without an answer. It fails no test,
+// so any goroutine may call it.
+func (c *caller) wantsToken(ctx context.Context, spec string) (status int) {
 	path := c.server + identityPath(c.namespace, victimIdentity) + "/token"
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(tokenRequest(`{}`)))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(tokenRequest(spec)))
 	if err != nil {
-		return false
+		return 0
 	}
 	req.Header.Set("Authorization", "Bearer "+c.bearer)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := c.client.Do(req)
 	if err != nil {
-		return false
+		return 0
 	}
 	_, _ = io.Copy(io.Discard, res.Body) // so that the connection is used again
-	return res.Body.Close() == nil && res.StatusCode == http.StatusCreated
+	_ = res.Body.Close()
+	return res.StatusCode
 }
 
 func identityPath(namespace, name string) string {

@@ -81,7 +81,7 @@ func work(ctx context.Context, cluster *local.Cluster) (err error) {
 	if err := world.ApplyNamespaces(ctx, manifests); err != nil {
 		return err
 	}
-	if slowProxy, err = startSlowProxy(context.WithoutCancel(ctx)); err != nil {
+	if slowProxy, err = startSlowProxy(ctx); err != nil {
 		return err
 	}
 	values := map[string]any{
@@ -92,8 +92,10 @@ func work(ctx context.Context, cluster *local.Cluster) (err error) {
 			"controllerCredentialHosts": []any{listedRegistry},
 		},
 		"identityController": map[string]any{"extraEnv": identityEnv()},
-		"issuer":             map[string]any{"spokeUserPrefix": "system:serviceaccount:" + spokesNamespace + ":"},
-		"spiffe":             map[string]any{"trustDomain": trustDomain, "issuer": spiffeIssuer},
+		"issuer": map[string]any{
+			"spokeUserPrefix": "system:serviceaccount:" + spokesNamespace + ":", "claimsConfig": costlyClaims(),
+		},
+		"spiffe": map[string]any{"trustDomain": trustDomain, "issuer": spiffeIssuer},
 	}
 	if err := world.InstallChart(ctx, local.WithIssuer(manifests.Namespaces(), values)); err != nil {
 		return err
