@@ -6,11 +6,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"slices"
+	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +20,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tokenv1 "github.com/lanyard-dev/lanyard/api/token/v1alpha1"
+)
+
+const (
+	// maxOpen is the maximum number of open connections of a port, as docs/security.md says.
+	maxOpen = 500
+	// headerTimeout is how long a port waits for the header of a connection's first request.
+	headerTimeout = 5 * time.Second
 )
 
 // strangerWait returns the limit for the median answer of a port during a flood of connections. The
@@ -36,9 +47,10 @@ type opening struct {
 	tls    bool   // with a TLS handshake, if the port has TLS
 }
 
-// openings returns what the strangers send to a port.
+// openings returns what the strangers send to a port. The connections are always more than a port's
+// bound, so new ones replace others.
 func openings() []opening {
-	idle, sending := 300, 60
+	idle, sending := maxOpen+100, 60
 	if !testing.Short() {
 		idle, sending = 10_000, 600
 	}
@@ -60,30 +72,68 @@ func openPorts(tn *tenant) {
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { watchTokenAPI(ctx, t) })
+	running.Go(func() { checkTokenAPI(ctx, t) })
 	running.Go(func() { deleteNamespaces(ctx, t, tn.namespace) })
+	table := newTable("Waits are the median and the 99th percentile in ms.")
+	fmt.Fprintln(table, "PORT\tOPENED\tSTILL OPEN\tANSWERS\tWAITS\tLONGEST\tWITHOUT A FLOOD")
 	for _, p := range programs {
 		for _, name := range p.Ports() {
 			verifies := p == tokenServer && name == "api"
-			tn.floodPort(p.Workload+" "+name, strings.TrimPrefix(p.URL(name), "http://"), verifies)
+			tn.floodPort(table, p.Workload+" "+name, strings.TrimPrefix(p.URL(name), "http://"), verifies)
 		}
 	}
 	stop()
 	running.Wait()
+	must(t, "print the table", table.Flush())
 }
 
-// floodPort opens many connections to a port, and measures the port's answers to others meanwhile.
-// If the port verifies certificates, the port must not answer: strangers have no certificate.
-func (tn *tenant) floodPort(name, address string, verifies bool) {
+// floodPort opens more connections to a port than the port's bound. Meanwhile it measures the
+// port's answers to others, and adds them to the table. If the port verifies certificates, the port
+// must not answer: strangers have no certificate.
+func (tn *tenant) floodPort(table io.Writer, name, address string, verifies bool) {
 	t := tn.t
 	withTLS := speaksTLS(t.Context(), address)
 	before, err := askPort(t.Context(), address, withTLS)
 	if (err != nil) != verifies {
 		t.Errorf("%s: the answer to a stranger before the flood: %v", name, err)
 	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	open := make(chan []net.Conn, 1)
+	go func() {
+		connections := tn.openAll(ctx, address, withTLS)
+		// After headerTimeout, the port closes connections without a request.
+		pause(t, lasting(time.Second, headerTimeout))
+		open <- connections
+		stop()
+	}()
+	var waits []span
+	var failures error
+	for err == nil && ctx.Err() == nil {
+		began := time.Now()
+		_, failure := askPort(t.Context(), address, withTLS)
+		waits, failures = append(waits, span{began, time.Now()}), errors.Join(failures, failure)
+		pause(t, 2*pollEvery)
+	}
+	all := <-open
+	left := closeAll(all)
+	median := quantile(waits, 50)
+	fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d/%d\t%d\t%d\n", name, len(all), left, len(waits), median.Milliseconds(),
+		quantile(waits, 99).Milliseconds(), quantile(waits, 100).Milliseconds(), before.Milliseconds())
+	if len(all) <= maxOpen || left > maxOpen {
+		t.Errorf("%s: of %d connections, %d are still open; want more than %d, and at most %[4]d that are still open",
+			name, len(all), left, maxOpen)
+	}
+	if limit := strangerWait() + 2*before; median > limit || failures != nil {
+		t.Errorf("%s: half of the answers took %s in a flood of connections; want at most %s: %v", name, median, limit, failures)
+	}
+}
+
+// openAll opens all connections of [openings], and returns those that the port accepted. Their data
+// is sent in the background until ctx ends.
+func (tn *tenant) openAll(ctx context.Context, address string, withTLS bool) []net.Conn {
 	var open []net.Conn
 	var mu sync.Mutex // guards open
-	ctx, stop := context.WithTimeout(t.Context(), lasting(time.Second, 10*time.Second))
-	defer stop()
 	var running sync.WaitGroup
 	for _, o := range openings() {
 		tn.tried += o.number
@@ -95,7 +145,8 @@ func (tn *tenant) floodPort(name, address string, verifies bool) {
 		for range 4 {
 			running.Go(func() {
 				for range next {
-					if conn := o.open(ctx, address, withTLS); conn != nil {
+					if conn, err := dial(ctx, address, withTLS && o.tls); err == nil {
+						go o.send(ctx, conn)
 						mu.Lock()
 						open = append(open, conn)
 						mu.Unlock()
@@ -104,50 +155,40 @@ func (tn *tenant) floodPort(name, address string, verifies bool) {
 			})
 		}
 	}
-	var waits []time.Duration
-	var failures error
-	for err == nil && ctx.Err() == nil {
-		wait, failure := askPort(t.Context(), address, withTLS)
-		waits, failures = append(waits, wait), errors.Join(failures, failure)
-		pause(t, 2*pollEvery)
-	}
-	<-ctx.Done()
 	running.Wait()
-	for _, conn := range open {
-		_ = conn.Close()
-	}
-	if len(waits) == 0 {
-		t.Logf("%s: %d connections; it does not answer strangers: %v", name, len(open), err)
-		return
-	}
-	slices.Sort(waits)
-	median := waits[len(waits)/2]
-	t.Logf("%s: %d connections; %d answers, median %s, longest %s; without a flood %s",
-		name, len(open), len(waits), median, waits[len(waits)-1], before)
-	if limit := strangerWait() + 2*before; median > limit || failures != nil {
-		t.Errorf("%s: half of the answers took %s in a flood of connections; want at most %s: %v", name, median, limit, failures)
-	}
+	return open
 }
 
-// open opens a connection and begins to send. It returns nil if the program refuses the connection.
-func (o opening) open(ctx context.Context, address string, withTLS bool) net.Conn {
-	conn, err := dial(ctx, address, withTLS && o.tls)
-	if err != nil {
-		return nil
+// closeAll closes connections. It returns the number of connections that the port had not closed.
+func closeAll(all []net.Conn) int {
+	var left atomic.Int64
+	var running sync.WaitGroup
+	deadline := time.Now().Add(lasting(500*time.Millisecond, 2*time.Second))
+	for _, conn := range all {
+		running.Go(func() {
+			defer conn.Close()
+			_ = conn.SetReadDeadline(deadline)
+			if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
+				left.Add(1)
+			}
+		})
 	}
-	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = conn.Write(o.begin) // the program may have closed the connection already
-	if o.drips {
-		time.AfterFunc(time.Second, func() { o.drip(ctx, conn) })
-	}
-	return conn
+	running.Wait()
+	return int(left.Load())
 }
 
-// drip sends a byte every second, until ctx or the connection ends.
-func (o opening) drip(ctx context.Context, conn net.Conn) {
-	_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
-	if _, err := conn.Write([]byte("x")); err == nil && ctx.Err() == nil {
-		time.AfterFunc(time.Second, func() { o.drip(ctx, conn) })
+// send sends the opening's data over a connection. If the opening drips, a byte follows every
+// second, until ctx or the connection ends.
+func (o opening) send(ctx context.Context, conn net.Conn) {
+	for data := o.begin; ctx.Err() == nil; data = []byte("x") {
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
+		if _, err := conn.Write(data); err != nil || !o.drips {
+			return
+		}
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -191,25 +232,61 @@ func askPort(ctx context.Context, address string, withTLS bool) (time.Duration, 
 	return time.Since(began), res.Body.Close()
 }
 
-// watchTokenAPI fails the test if the token API is not available at some time before ctx ends.
+// watchTokenAPI fails the test if the API server ever reports that the token API is not available,
+// before ctx ends.
 func watchTokenAPI(ctx context.Context, t *testing.T) {
-	api := &unstructured.Unstructured{}
-	api.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
-	for ; ctx.Err() == nil; pause(t, 4*pollEvery) {
-		if err := objects.Get(ctx, client.ObjectKey{Name: "v1alpha1." + tokenv1.Group}, api); err != nil {
-			if ctx.Err() == nil {
-				t.Errorf("read the APIService: %v", err)
-			}
+	all := &unstructured.UnstructuredList{}
+	all.SetGroupVersionKind(tokenAPI().GroupVersionKind())
+	watching, err := objects.Watch(ctx, all, client.MatchingFields{"metadata.name": tokenAPI().GetName()})
+	if err != nil {
+		t.Errorf("watch the APIService: %v", err)
+		return
+	}
+	defer watching.Stop()
+	seen := 0
+	for e := range watching.ResultChan() {
+		if ctx.Err() != nil {
+			break // the end of ctx may be reported as an error
+		}
+		api, ok := e.Object.(*unstructured.Unstructured)
+		if !ok || e.Type == watch.Error {
+			t.Errorf("watch the APIService: %s %v", e.Type, e.Object)
 			return
 		}
 		conditions, _, _ := unstructured.NestedSlice(api.Object, "status", "conditions")
 		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Available" && c["status"] != "True" {
-				t.Errorf("the token API is not available: %v: %v", c["reason"], c["message"])
-				return
+			if c, ok := c.(map[string]any); ok && c["type"] == "Available" {
+				seen++
+				if c["status"] != "True" {
+					t.Errorf("the token API is not available: %v: %v", c["reason"], c["message"])
+				}
 			}
 		}
 	}
+	if seen < 2 || ctx.Err() == nil {
+		t.Errorf("the watch of the APIService ended after %d conditions", seen)
+	}
+}
+
+// checkTokenAPI changes the APIService again and again until ctx ends. After each change, the API
+// server checks whether the token API is available. Without changes, it checks every 30 seconds.
+func checkTokenAPI(ctx context.Context, t *testing.T) {
+	for n := 0; ctx.Err() == nil; n++ {
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"attack":"%d"}}}`, n)
+		if err := objects.Patch(ctx, tokenAPI(), client.RawPatch(types.MergePatchType, patch)); err != nil && ctx.Err() == nil {
+			t.Errorf("change the APIService: %v", err)
+			return
+		}
+		pause(t, 4*pollEvery)
+	}
+}
+
+// tokenAPI returns the name and the kind of the token API's APIService.
+func tokenAPI() *unstructured.Unstructured {
+	api := &unstructured.Unstructured{}
+	api.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiregistration.k8s.io", Version: "v1", Kind: "APIService"})
+	api.SetName("v1alpha1." + tokenv1.Group)
+	return api
 }
 
 // deleteNamespaces creates and deletes namespaces until ctx ends. Each must be gone within
