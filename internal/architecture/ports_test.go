@@ -18,7 +18,8 @@ import (
 // portOpener is the package that opens the ports of all programs.
 const portOpener = "internal/port"
 
-// opensPorts are names of other modules that open a port, or configure one that their module opens.
+// opensPorts lists names of packages outside this project, by the path of the package. Code that
+// uses such a name opens a port, or configures a port that the package opens.
 var opensPorts = map[string][]string{
 	"net":        {"Listen", "ListenConfig", "ListenTCP"},
 	"crypto/tls": {"Listen"},
@@ -112,7 +113,9 @@ func portsOpened(t *testing.T, path string, source []byte) (at []token.Position)
 		}
 		imports[name] = imported
 	}
-	pointers := map[ast.Expr]bool{} // a pointer's type only passes on what another package has made
+	// pointers has each type T that the code uses as *T, for example for a parameter. Such code
+	// opens no port: it gets a value that other code has made.
+	pointers := map[ast.Expr]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.StarExpr:

@@ -13,14 +13,16 @@ import (
 
 const (
 	// firstBytes is how much more than MaxHeaderBytes a client may send until its first request's
-	// header is complete: a TLS handshake, and one TLS record that has more than the header.
+	// header is complete. firstBytes is enough for a TLS handshake, and for the TLS record in which
+	// the header ends. This record can also have bytes that follow the header.
 	firstBytes = 32 << 10
 	// progress is the number of bytes of a file that are sent between two notes of progress.
 	progress = 1 << 20
 	// readBuffer and writeBuffer are the sizes of the kernel's buffers of a connection, in bytes.
 	// Linux doubles them. Without a bound they grow to several MiB, which count as the container's
-	// memory. With a readBuffer of 16 KiB, a client on the same machine would send only 16 KiB in
-	// 0.2 s: its TCP packets have up to 64 KiB, and wait until the buffer has room for half of one.
+	// memory. A readBuffer of 16 KiB would be too small for a client on the same machine. Such a
+	// client sends TCP packets of up to 64 KiB. It delays a packet until the buffer has room for
+	// half of the packet. So the client would send only 16 KiB in 0.2 s.
 	readBuffer, writeBuffer = 32 << 10, 64 << 10
 )
 
@@ -45,21 +47,23 @@ type listener struct {
 	unverified, verified class
 }
 
-// class is a set of connections with a bound. Each list begins with the connection whose last
-// progress is the oldest.
+// class is a set of at most max connections. Each connection is in one of two lists: idle or
+// active. Both lists are in the order of the connections' last progress, oldest first.
 type class struct {
 	max int
-	// idle has the connections without a request. An unfinished handshake or header is no request.
-	// Progress is the end of a request, or the start of the connection.
+	// idle has the connections without a request under way, for example during a handshake or an
+	// unfinished header. An idle connection makes progress when it starts, and when a request ends.
 	idle list.List
-	// active has the connections with a request. Progress is each byte read or written.
+	// active has the connections with a request under way. An active connection makes progress
+	// whenever the port reads or writes bytes.
 	active list.List
 }
 
-// replaced returns the connection that a new one replaces, or nil if the class is not full. It is
-// the one without a request that is idle longest. But a quarter of the places is kept for
-// connections without a request. So if clients fill the rest with requests whose answers they do
-// not read, new clients still have time to send a request.
+// replaced returns the connection that a new connection replaces, or nil if the class is not full.
+// Usually, this is the connection that has been idle longest. But if active connections have three
+// quarters of the places or more, the active connection with the oldest progress is replaced. So
+// clients that read no answers cannot take the last quarter of the places. New clients still have
+// time to send a request.
 func (s *class) replaced() *conn {
 	if s.idle.Len()+s.active.Len() < s.max {
 		return nil
@@ -102,8 +106,8 @@ func (l *listener) connState(served net.Conn, state http.ConnState) {
 	l.move(c, to, state == http.StateActive)
 }
 
-// move puts a connection at the end of a list. If the class is full, move closes the connection
-// that is replaced. A closed connection is not moved.
+// move puts a connection at the end of the list active or idle of a class. If the class is full,
+// move closes another connection of the class: see replaced. If c is closed, move does nothing.
 func (l *listener) move(c *conn, to *class, active bool) {
 	l.mu.Lock()
 	if c.closed {

@@ -38,8 +38,9 @@ const (
 	maxStreams = 100
 	// requestBuffer is the number of bytes of a body that an HTTP/2 connection stores until a
 	// handler reads them. Clients may send 64 KiB before they know the bound. A handler may let
-	// requests wait before it reads their bodies, so a connection stores as much for each of
-	// maxStreams requests. Otherwise, bodies that wait would block the connection's other requests.
+	// requests wait before the handler reads their bodies. So a connection stores requestBuffer
+	// bytes for each of maxStreams requests. Otherwise, bodies that wait would block the
+	// connection's other requests.
 	requestBuffer = 64 << 10
 	// shutdownTimeout is how long requests may take to end when the program ends.
 	shutdownTimeout = 10 * time.Second
@@ -60,8 +61,8 @@ type Config struct {
 
 	// TLS is the configuration of TLS. Default: none, so that the port speaks plain HTTP.
 	TLS *tls.Config
-	// Verified says that TLS completes no handshake unless the client has shown a valid
-	// certificate. Such connections are counted by MaxVerified.
+	// Verified says that TLS completes a handshake only if the client has shown a valid
+	// certificate. MaxVerified bounds the number of connections with a complete handshake.
 	Verified bool
 	// MaxHeaderBytes is the largest size of a request's header, in bytes. Default: 16 KiB.
 	MaxHeaderBytes int
@@ -70,8 +71,9 @@ type Config struct {
 	WriteTimeout time.Duration
 }
 
-// Open listens on the port. The result serves requests from its Start until its context ends. The
-// manager of a program calls Start.
+// Open listens on the port and returns the port's server. The program's manager calls the server's
+// method Start. The server then serves requests until the context of Start ends. The context of
+// Open counts only until Open returns.
 func Open(ctx context.Context, c Config) (*manager.Server, error) {
 	if c.MaxHeaderBytes == 0 {
 		c.MaxHeaderBytes = 16 << 10

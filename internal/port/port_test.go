@@ -139,8 +139,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestLongestIdleIsReplaced opens one connection more than a port may have. The connection is
-// closed whose last request ended first. Connections with a request stay.
+// TestLongestIdleIsReplaced opens one connection more than a port may have. The port closes the
+// connection that has been idle longest. Connections with a request stay open.
 func TestLongestIdleIsReplaced(t *testing.T) {
 	end, started := make(chan struct{}), make(chan struct{})
 	_, address := start(t, port.Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +153,7 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 	running := dial(t, address, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-started
 	connections := flood(t, port.MaxConnections-1, address, "")
-	for _, c := range connections[:2] { // the first two were used last
+	for _, c := range connections[:2] { // then connections[2] has been idle longest
 		if status, err := ask(t, c); status != http.StatusOK || err != nil {
 			t.Fatal(status, err)
 		}
@@ -181,7 +181,8 @@ func TestReplacedConnectionsAreReset(t *testing.T) {
 	}
 }
 
-// TestSlowReadersAreReset checks that a client that does not read until WriteTimeout is reset.
+// TestSlowReadersAreReset checks what happens to a client that does not read its answer within
+// WriteTimeout. The server resets the client's connection.
 func TestSlowReadersAreReset(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "artifact")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
@@ -359,7 +360,7 @@ func TestVerifiedConnectionsStay(t *testing.T) {
 				soon(t, "the port is full", func() bool { return closed(strangers[port.MaxConnections-1], time.Millisecond) })
 				get(known)
 			}
-			// A client with a certificate whose key it has not is a stranger too.
+			// A client that shows a certificate without having its private key is a stranger too.
 			thief := pki.client(t, protocols, true)
 			transport := thief.Transport.(*http.Transport)
 			stolen := transport.TLSClientConfig.Certificates[0]

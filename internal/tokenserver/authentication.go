@@ -39,8 +39,9 @@ const (
 //   - the names that this certificate may have
 //   - the headers that name the caller
 type frontProxy struct {
-	ca      *dynamiccertificates.ConfigMapCAController
-	roots   func() (options x509.VerifyOptions, known bool) // of ca
+	ca *dynamiccertificates.ConfigMapCAController
+	// roots returns the options to verify a certificate of ca. known is false until ca is read.
+	roots   func() (options x509.VerifyOptions, known bool)
 	headers *headerrequest.RequestHeaderAuthRequestController
 }
 
@@ -96,7 +97,7 @@ func (f *frontProxy) start(ctx context.Context) error {
 
 // tls returns the configuration of TLS connections to the token server. A handshake succeeds only
 // if the client shows a certificate of the front proxy, and has its private key. So other clients
-// can send no request. The settings of the API server at that moment count.
+// can send no request. Each handshake uses the settings that f has at the time of the handshake.
 func (f *frontProxy) tls(serving *Certificate) *tls.Config {
 	protocols := []string{"h2", "http/1.1"}
 	return &tls.Config{

@@ -81,7 +81,8 @@ func TestFloodOfStrangers(t *testing.T) {
 		defer stranger.Close()
 		strangers = append(strangers, stranger)
 	}
-	// The server has accepted all: it has closed the older half.
+	// Wait until the server closes the last connection of the older half. The server does this when
+	// it accepts the last stranger. So all strangers have been accepted.
 	if n, err := strangers[port.MaxConnections-1].Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Fatal("an idle stranger reads", n, err)
 	}

@@ -174,7 +174,9 @@ func (s *Server) Run(ctx context.Context) error {
 		defer events.Shutdown()
 		defer close(answered)
 	}
-	// The library would serve with bounds that cannot be set. So it only prepares its handlers.
+	// This call only prepares the library's handlers. The call opens no port, because the
+	// library's configuration has no SecureServing. Lanyard could not bound the connections of the
+	// library's own port, so s.api serves the requests.
 	if _, _, err := s.generic.PrepareRun().NonBlockingRunWithContext(ctx, 0); err != nil {
 		return err
 	}
@@ -217,7 +219,9 @@ func (c *Config) generic(proxy *frontProxy, scheme *runtime.Scheme, codecs seria
 	config.OpenAPIV3Config = server.DefaultOpenAPIV3Config(openapi.Definitions, namer)
 	config.OpenAPIV3Config.Info.Title = "Lanyard"
 
-	config.ExternalAddress = "127.0.0.1:443" // required, but no answer has it: there is no index of legacy APIs
+	// The library requires an address. Only the answer to GET /apis contains the address. Clients
+	// never see this answer, because the API server itself answers their GET /apis.
+	config.ExternalAddress = "127.0.0.1:443"
 	// The library requires a client with which a server calls itself. This server never does, so
 	// the client has no token. With a token, it would be a member of system:masters.
 	config.LoopbackClientConfig = &restclient.Config{}

@@ -51,10 +51,10 @@ const (
 // has already checked that the caller may create tokens in that namespace. So nobody can use the
 // share of another namespace.
 type shares struct {
-	// reading are the places of requests whose body is read. A body can be slow on purpose. So a
-	// request gets a place in running only after its whole body has arrived.
+	// reading has the places of requests whose body is being read. A body can be slow on purpose.
+	// So a request gets a place in running only after its whole body has arrived.
 	reading *share.Places
-	// running are the places of requests that are authorized and answered.
+	// running has the places of requests that are being authorized and answered.
 	running    *share.Places
 	serializer runtime.NegotiatedSerializer
 	metrics    *Metrics
@@ -67,9 +67,10 @@ func newShares(serializer runtime.NegotiatedSerializer, metrics *Metrics) *share
 	return &shares{reading: places(maxReading), running: places(maxRunning), serializer: serializer, metrics: metrics}
 }
 
-// wrap returns a handler that passes creations to creations when their namespace has its turn. It
-// passes all other requests to others at once. Nothing else is created in this API group than
-// tokens and SVIDs.
+// wrap returns a handler that passes each request to one of two handlers. A request that creates a
+// token or an SVID waits for the turn of its namespace, and then goes to the handler creations.
+// Every other request goes to the handler others at once. This API group has nothing else to
+// create than tokens and SVIDs.
 func (s *shares) wrap(creations, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := genericrequest.RequestInfoFrom(r.Context())
@@ -88,8 +89,9 @@ func (s *shares) wrap(creations, others http.Handler) http.Handler {
 	})
 }
 
-// isCreation reports whether a request creates something. Only such requests can cost more than a
-// small constant: the answer to every other request is made at the start, or is a refusal.
+// isCreation reports whether a request creates an object. Only such a request can cost more than a
+// small constant. The answer to every other request is a refusal, or is known when the program
+// starts.
 func isCreation(info *genericrequest.RequestInfo) bool {
 	return info.IsResourceRequest && info.Verb == "create"
 }

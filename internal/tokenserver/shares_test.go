@@ -243,8 +243,8 @@ func TestCancelledRequest(t *testing.T) {
 	})
 }
 
-// TestSlowBodies checks that a body that does not arrive keeps no running place, and ends after
-// bodyTimeout. Slow bodies of one namespace do not delay the body of another.
+// TestSlowBodies sends requests whose body does not arrive. These requests take no place in
+// shares.running, and fail after bodyTimeout. They do not delay a request of another namespace.
 func TestSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -268,8 +268,8 @@ func TestSlowBodies(t *testing.T) {
 	})
 }
 
-// TestPlaceOutlivesHandler checks that a place is used until the token is made, even if the
-// handler has ended before. After that, the place cannot be kept.
+// TestPlaceOutlivesHandler checks that a request has its place until the token is made, even if the
+// request's handler ends earlier. Once the token is made, keepPlace fails.
 func TestPlaceOutlivesHandler(t *testing.T) {
 	left := 0
 	p := &place{users: 1, leave: func() { left++ }}
