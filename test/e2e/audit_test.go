@@ -145,7 +145,7 @@ func judgeRun(tb testing.TB) {
 			tb.Errorf("%s was refused: %s %s", owner.name, e.Verb, e.RequestURI)
 		}
 	}
-	// A part of the tests may use only clusters of its own.
+	// If only some tests run, these tests may use only clusters other than world.
 	if admins[userAgent] == 0 && wholeRun() {
 		tb.Error("the log has no request of these tests: it is not read right")
 	}

@@ -498,8 +498,8 @@ func restartWritesNothing(t *testing.T, w *bindingWorld) {
 // bindingsAreDeleted asserts that deleting a binding removes only what the binding wrote.
 func bindingsAreDeleted(t *testing.T, w *bindingWorld) {
 	t.Helper()
-	// The tenant holds the Secret by a finalizer, and removes the label that the admission policy
-	// asks for.
+	// The tenant adds a finalizer, so that the Secret stays after its deletion. The tenant also
+	// removes the label that the admission policy requires.
 	const hold = "example.com/hold"
 	held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: identityNamespace, Name: "cloudprovider"}}
 	patchHeld := func(patch string) {

@@ -321,8 +321,9 @@ func TestLimits(t *testing.T) {
 		first, second := object("first", "one"), object("second", "two")
 		create(t, first)
 		await(t, first, "the artifact", pulled)
-		// The share of the only namespace is 3/8 of 1500 KiB: 562 KiB. The largest artifact counts
-		// twice: the two objects need 100 KiB + 2 * 250 KiB.
+		// The two artifacts exceed the namespace's share of the store. The namespace is the only
+		// one, so its share is 3/8 of 1500 KiB: 562 KiB. The largest artifact counts twice, so the
+		// two artifacts need 100 KiB + 2 * 250 KiB = 600 KiB.
 		create(t, second)
 		await(t, second, "the store is full", failing("StorageFull", "--artifact-store-max-size"))
 		// If there is no room for an object's new artifact, the object keeps the old one.

@@ -187,9 +187,10 @@ func onlyWhoMay(t *testing.T, cluster *local.Cluster) {
 	}
 }
 
-// forgedHeaders sends requests to the token server's own port, without the API server's
-// certificate. The requests name the caller in headers, as requests from the API server do. The
-// token server must refuse the TLS handshake.
+// forgedHeaders asserts that the token server's own port refuses requests with forged headers. The
+// headers name an administrator as the caller, in the form that the API server uses. But the client
+// has no certificate, or a certificate from a wrong CA. So the token server must refuse the TLS
+// handshake.
 func forgedHeaders(t *testing.T, cluster *local.Cluster, server *local.Program) {
 	t.Helper()
 	ours := newAuthority(t)

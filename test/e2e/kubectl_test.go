@@ -14,10 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
-// TestKubectl runs kubectl's plain verbs for every kind, with the plural and the short name. People
-// write neither the API group nor the version. The chart has every value that adds a kind, an
-// admission policy or an aggregated API. A resource of another group with a kind's plural must not
-// hide the kind.
+// TestKubectl runs kubectl's usual verbs for every kind, by the kind's plural and short name only.
+// People write neither the API group nor the version. The test sets every chart value that adds a
+// kind, an admission policy or an aggregated API. Another API group may have a resource with the
+// same plural as a kind. The plural must still select the kind.
 func TestKubectl(t *testing.T) {
 	beside(t, lane2)
 	const namespace = "kubectl"
@@ -36,7 +36,7 @@ func TestKubectl(t *testing.T) {
 		"rbac":     map[string]any{"tenantNamespaces": []any{namespace}},
 	})
 	must(t, "install the chart", w.InstallChart(t.Context(), values))
-	// The other programs would only add finalizers to the objects.
+	// Start only the token server. The other programs would only add finalizers to the objects.
 	_, err := w.StartProgram(t.Context(), local.ProgramOptions{Workload: tokenServer, Binary: daemon(tokenServer)})
 	must(t, "start the token server", err)
 	eventually(t, "kubectl sees the token API", func(ctx context.Context) error {
@@ -50,14 +50,15 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
-// kubectlVerbs creates an object of a kind, and runs kubectl's verbs with this word for the kind.
+// kubectlVerbs creates an object of a kind, and runs kubectl's verbs for the object. The word is
+// the kind's plural or short name.
 func kubectlVerbs(t *testing.T, w *issuerWorld, kind kinds.Kind, word, namespace string) {
 	o := stage.Sample(t, kind, namespace)
 	must(t, "create the object", w.people.Create(t.Context(), o))
 	t.Cleanup(func() { _ = w.people.Delete(context.WithoutCancel(t.Context()), o) })
 	for _, c := range []struct {
 		args []string
-		want string // in the output
+		want string // text in kubectl's output
 	}{
 		{[]string{"explain", word}, "GROUP:      " + kind.Group},
 		{[]string{"get", word}, o.GetName()},

@@ -3,21 +3,20 @@
 // lanyard-controller, and the issuer's programs. The programs run with the flags, the permissions
 // and the memory limit of the chart.
 //
-// During the attacks, the demonstration's tenant-a works as an honest tenant: its sources and its
-// binding are reconciled all the time, it creates new sources, and it requests tokens. The clouds
-// of the demonstration's tenant-c trust Lanyard's own issuer.
+// During the attacks, the demonstration's tenant-a works as an honest tenant. Its sources and its
+// binding are reconciled all the time. The tenant creates new sources, and requests tokens. The
+// demonstration's tenant-c is another possible victim: its clouds trust Lanyard's own issuer.
 //
-// [attacks] lists the attacks. Each attack has its own namespaces and servers, and fails if the
-// controller does what the tenant wants. For every attack, the suite also fails if
+// [attacks] lists the attacks. Each attack has its own namespaces and servers. The suite fails if
+// the controller does what the hostile tenant wants. For every attack, the suite also fails if
 //
 //   - a cloud grants a hostile tenant access to anything of tenant-a or tenant-c;
 //   - the status of a hostile tenant's object shows an identity or an artifact of tenant-a;
 //   - a hostile server receives a credential;
 //   - an object of the honest tenant stops being Ready, even for a moment;
-//   - in each of three runs of the attack, the honest tenant waits too long for one of these (the
-//     function maxLatency computes the limit);
+//   - in each of three runs of the attack, the honest tenant waits too long for a reconciliation, a
+//     new source or a token (the function maxLatency computes the limit);
 //   - the memory of a program ever exceeds the program's limit in the chart.
 //
-// `make attack` runs all attacks. `go test -short` runs attacks that together take about two
-// minutes.
+// `make attack` runs all attacks. `go test -short` runs only some attacks, in about two minutes.
 package attack

@@ -23,16 +23,17 @@ import (
 )
 
 const (
-	// chainAnnotation names the role that a ServiceAccount's first role assumes.
+	// chainAnnotation is the annotation of a ServiceAccount that names its second AWS role. Lanyard
+	// assumes the second role with a session of the first role.
 	chainAnnotation = "lanyard.dev/assume-role"
-	// newRole is the first role of the honest tenant's new ServiceAccounts, and newChained the role
-	// that it assumes.
+	// newRole is the first role of the honest tenant's new ServiceAccounts. newChained is the
+	// second role of these ServiceAccounts.
 	newRole, newChained = "tenant-a-new", "tenant-a-new-ecr"
-	// proxyDelay is how long a tenant's proxy holds back each piece that a client sends.
+	// proxyDelay is how long the hostile tenant's proxy delays each piece of data from a client.
 	proxyDelay = 2 * time.Second
 )
 
-// makeNewRoles creates newRole and newChained at AWS.
+// makeNewRoles creates the roles newRole and newChained in the local cloud's AWS.
 func makeNewRoles(t *testing.T) {
 	t.Helper()
 	assume := allowing("sts:AssumeRole")
@@ -53,36 +54,37 @@ func makeNewRoles(t *testing.T) {
 
 func roleOf(name string) string { return "arn:aws:iam::" + local.Account + ":role/" + name }
 
-// policyOf returns an IAM policy with these statements.
+// policyOf returns an IAM policy with the given statements.
 func policyOf(statements ...string) json.RawMessage {
 	return json.RawMessage(`{"Version":"2012-10-17","Statement":[` + strings.Join(statements, ",") + `]}`)
 }
 
-// trustStatement returns a statement of a role's trust policy. It lets tokens of an issuer assume
-// the role if their subject matches. An asterisk in the subject matches any text.
+// trustStatement returns a statement for the trust policy of a role. With a token of the issuer, a
+// client may assume the role if the token's subject matches the given subject. An asterisk in the
+// given subject matches any text.
 func trustStatement(issuer, subject string) string {
 	host := strings.TrimPrefix(issuer, "https://")
 	return fmt.Sprintf(`{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},
 		"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringLike":{"%s:sub":%q}}}`, local.Account, host, host, subject)
 }
 
-// allowing returns a policy that allows actions at everything of the account.
+// allowing returns an IAM policy that allows the actions on all resources.
 func allowing(actions ...string) json.RawMessage {
-	list, _ := json.Marshal(actions) // strings can always be encoded
+	list, _ := json.Marshal(actions) // no error: strings can always be encoded
 	return policyOf(fmt.Sprintf(`{"Effect":"Allow","Action":%s,"Resource":"*"}`, list))
 }
 
-// chainAccount returns a ServiceAccount whose first role assumes another. Each new account needs an
-// exchange of its own.
+// chainAccount returns a ServiceAccount with two AWS roles. Lanyard assumes the role chained with a
+// session of the first role. For each new ServiceAccount, Lanyard must call AWS again.
 func chainAccount(namespace, name, role, chained string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, Annotations: map[string]string{roleAnnotation: role, chainAnnotation: chained},
 	}}
 }
 
-// startSlowProxy starts a proxy of a hostile tenant on this machine, and returns its address. The
-// proxy forwards everything to the local cloud's proxy, after proxyDelay. The proxy runs until the
-// test process ends, because the attacks need the proxy after ctx has ended.
+// startSlowProxy starts a proxy of a hostile tenant on this machine, and returns the proxy's
+// address. The proxy forwards all data from clients to the local cloud's proxy, after proxyDelay.
+// The proxy runs until the test process ends, because attacks need the proxy after ctx has ended.
 func startSlowProxy(ctx context.Context) (address string, err error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -101,7 +103,7 @@ func startSlowProxy(ctx context.Context) (address string, err error) {
 	return listener.Addr().String(), nil
 }
 
-// relay connects a client of the slow proxy with the cloud's proxy, until one of them disconnects.
+// relay connects a client of the slow proxy with the cloud's proxy, until one side disconnects.
 func relay(ctx context.Context, client net.Conn) {
 	defer client.Close()
 	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(world.Cloud().ProxyURL(), "http://"))
@@ -126,9 +128,10 @@ func relay(ctx context.Context, client net.Conn) {
 	}
 }
 
-// slowProxies acts as a tenant whose objects reach AWS over a slow proxy of the tenant. Their first
-// role is in the honest tenant's AWS account, so all calls of its sessions count against one
-// budget. The honest tenant's new OCIRepositories need an exchange in this account, too.
+// slowProxies acts as a tenant whose objects call AWS over a slow proxy of the tenant. The first
+// role of these objects is in the honest tenant's AWS account. The
+// honest tenant's new OCIRepositories also call AWS with sessions of a role in this account. The
+// slow calls must not delay these calls.
 func slowProxies(tn *tenant) {
 	t := tn.t
 	after := world.Cloud().Journal().Last()

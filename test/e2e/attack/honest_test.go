@@ -35,41 +35,42 @@ import (
 const (
 	// honestNamespace is the namespace of the demonstration's tenant-a.
 	honestNamespace = "tenant-a"
-	// honestPause is the pause between two rounds of the honest tenant's work.
+	// honestPause is the pause between two pieces of the honest tenant's work.
 	honestPause = 400 * time.Millisecond
 	// honestName is the name of the honest tenant's WorkloadIdentity, binding and ServiceAccount.
 	honestName = "honest"
-	// newPrefix begins the names of the honest tenant's new sources.
+	// newPrefix is the prefix of the names of the honest tenant's new sources.
 	newPrefix = "new-"
 )
 
-// activity is a sort of work of the honest tenant.
+// activity is a category of the honest tenant's work.
 type activity int
 
 const (
-	// oldSources are reconciled on request.
+	// oldSources: the tenant requests reconciliations of the sources in its namespace.
 	oldSources activity = iota
-	// newSources are created, and deleted when they are Ready.
+	// newSources: the tenant creates sources, and deletes each source when the source is Ready.
 	newSources
-	// bindings are reconciled on request.
+	// bindings: the tenant requests reconciliations of its WorkloadIdentityBindings.
 	bindings
-	// tokens are requested from the token server through the API server.
+	// tokens: the tenant requests tokens from the token server, through the API server.
 	tokens
-	activities // the number of sorts
+	activities // the number of categories
 )
 
 func (a activity) String() string {
 	return [activities]string{"old sources", "new sources", "bindings", "tokens"}[a]
 }
 
-// rounds has the rounds of each sort of work.
+// rounds has the start and the end of each [round], by category of work.
 type rounds [activities][]span
 
-// honest is the honest tenant. It works all the time as its ServiceAccount, so the API server's
-// priority and fairness applies to its requests. The administrator watches its objects.
+// honest is the honest tenant, which works during all attacks. The tenant sends requests as its
+// ServiceAccount, so the API server's priority and fairness applies to these requests. The
+// administrator's client watches the tenant's objects.
 type honest struct {
-	client client.Client  // for the tenant's objects
-	api    rest.Interface // for tokens
+	client client.Client  // writes the tenant's objects
+	api    rest.Interface // requests tokens
 
 	mu      sync.Mutex // guards the fields below
 	running map[string]*round
@@ -78,14 +79,14 @@ type honest struct {
 	objects map[types.UID]client.Object // last known state of each object, by UID
 }
 
-// round is a piece of work that is not finished.
+// round is one piece of work that the honest tenant waits for, such as one reconciliation.
 type round struct {
 	of   activity
 	from time.Time
-	// done reports whether an object's new state finishes the round. It is nil for a round without
-	// an object.
+	// done reports whether an object's new state finishes the round. A round for a token has no
+	// object, and done is nil.
 	done  func(o report.Resource) bool
-	ended chan struct{} // closed by the end of the round
+	ended chan struct{} // closed when the round ends
 }
 
 // nameOf returns an object's kind and name: the key of its round.
@@ -126,7 +127,7 @@ func startHonest(t *testing.T) *honest {
 		must(t, "list the honest objects", err)
 		model := max(0, slices.IndexFunc(items, func(o runtime.Object) bool { return atAWS(o) != nil }))
 		for i, item := range items {
-			o := item.(report.Resource) // cannot fail: all objects of these kinds implement Resource
+			o := item.(report.Resource) // this assertion cannot fail: all objects of these kinds implement Resource
 			h.see(o)
 			running.Go(func() { h.repeat(ctx, func(int) { h.ask(ctx, of, o) }) })
 			count[of]++
@@ -143,13 +144,13 @@ func startHonest(t *testing.T) *honest {
 	return h
 }
 
-// logIn makes clients with a token of the honest tenant's ServiceAccount. The test fails if the API
-// server's priority and fairness exempts them.
+// logIn makes h.client and h.api, with a token of the honest tenant's ServiceAccount. The test
+// fails if the API server's priority and fairness exempts requests with this token.
 func (h *honest) logIn(t *testing.T) {
 	t.Helper()
 	config := rest.AnonymousClientConfig(world.Config())
 	config.BearerToken = accountToken(t, honestNamespace, honestName, authenticationv1.TokenRequestSpec{})
-	config.QPS = -1 // without a limit of the client's own
+	config.QPS = -1 // the client itself does not limit the rate of its requests
 	typed, err := kubernetes.NewForConfig(config)
 	must(t, "make a client", err)
 	h.api = typed.CoreV1().RESTClient()
@@ -172,7 +173,7 @@ func (h *honest) logIn(t *testing.T) {
 	}
 }
 
-// honestRights returns the rights that the honest tenant's ServiceAccount needs.
+// honestRights returns the RBAC rules that the honest tenant's ServiceAccount needs.
 func honestRights() []rbacv1.PolicyRule {
 	var sources []string
 	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
@@ -186,9 +187,9 @@ func honestRights() []rbacv1.PolicyRule {
 	}
 }
 
-// createHonest creates objects of the honest tenant that the demonstration does not have: an
-// ImageRepository, a WorkloadIdentity, a binding, and a ServiceAccount with [honestRights]. It
-// waits until they are Ready.
+// createHonest creates the honest tenant's objects that the demonstration does not have: an
+// ImageRepository, a WorkloadIdentity, a binding, and a ServiceAccount with [honestRights].
+// createHonest waits until the binding and the ImageRepository are Ready.
 func createHonest(t *testing.T) {
 	t.Helper()
 	name := metav1.ObjectMeta{Namespace: honestNamespace, Name: honestName}
@@ -220,7 +221,8 @@ func createHonest(t *testing.T) {
 	})
 }
 
-// repeat calls do until ctx ends, with the number of earlier calls. It pauses after each call.
+// repeat calls the function do until ctx ends. The parameter n is the number of earlier calls.
+// After each call, repeat pauses for honestPause.
 func (h *honest) repeat(ctx context.Context, do func(n int)) {
 	for n := 0; ctx.Err() == nil; n++ {
 		do(n)
@@ -231,8 +233,9 @@ func (h *honest) repeat(ctx context.Context, do func(n int)) {
 	}
 }
 
-// see records the current state of an object, and ends the object's round if the state finishes the
-// round. The states of new sources are no faults, because a new source begins without a condition.
+// see receives the current state of an object, and ends the object's round if the state finishes
+// the round. An object that is not Ready is a fault. A new source begins without the condition
+// Ready, so a new source is a fault only if the condition is False.
 func (h *honest) see(o report.Resource) {
 	ready := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady)
 	isNew := strings.HasPrefix(o.GetName(), newPrefix)
@@ -249,7 +252,7 @@ func (h *honest) see(o report.Resource) {
 	}
 }
 
-// begin begins a round under a name that no running round has.
+// begin starts a round and returns the round. The name must differ from those of running rounds.
 func (h *honest) begin(name string, of activity, done func(o report.Resource) bool) *round {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -258,7 +261,8 @@ func (h *honest) begin(name string, of activity, done func(o report.Resource) bo
 	return r
 }
 
-// end ends a round. The caller holds h.mu.
+// end ends the running round with this name, and records how long the round took. The caller holds
+// h.mu.
 func (h *honest) end(name string) {
 	r := h.running[name]
 	delete(h.running, name)
@@ -266,7 +270,8 @@ func (h *honest) end(name string) {
 	close(r.ended)
 }
 
-// wait waits for the end of a round. A round that takes longer than patience is a fault, and ends.
+// wait waits for the end of a round. If the round takes longer than patience, wait records a fault
+// and ends the round.
 func (h *honest) wait(ctx context.Context, name string, r *round) {
 	select {
 	case <-r.ended:
@@ -281,7 +286,7 @@ func (h *honest) wait(ctx context.Context, name string, r *round) {
 	}
 }
 
-// ask asks the controller to reconcile an object, and waits for the result.
+// ask asks the controller to reconcile an object, and waits for the end of the reconciliation.
 func (h *honest) ask(ctx context.Context, of activity, o report.Resource) {
 	value := time.Now().UTC().Format(time.RFC3339Nano)
 	r := h.begin(nameOf(o), of, func(o report.Resource) bool { return o.GetStatus().LastHandledReconcileAt == value })
@@ -291,10 +296,11 @@ func (h *honest) ask(ctx context.Context, of activity, o report.Resource) {
 	h.wait(ctx, nameOf(o), r)
 }
 
-// create creates a source with the spec of another, waits until the new source is Ready, and
-// deletes it. An OCIRepository at AWS gets a ServiceAccount of its own, and so needs an exchange.
+// create creates a source with the spec of the source like. It waits until the new source is Ready,
+// and deletes the new source. A new OCIRepository at AWS gets a new ServiceAccount: Lanyard must
+// exchange a token of this ServiceAccount for a session.
 func (h *honest) create(ctx context.Context, like report.Resource, n int) {
-	o := like.DeepCopyObject().(report.Resource) // cannot fail: a copy has the type of the original
+	o := like.DeepCopyObject().(report.Resource) // this assertion cannot fail: the copy has the original's type
 	name := fmt.Sprint(newPrefix, like.GetName(), "-", n)
 	o.SetName(name)
 	o.SetUID("")
@@ -324,7 +330,7 @@ func (h *honest) create(ctx context.Context, like report.Resource, n int) {
 	}
 }
 
-// atAWS returns an object as an OCIRepository, or nil if the object is not an OCIRepository at AWS.
+// atAWS returns an OCIRepository at AWS as this type. For any other object, atAWS returns nil.
 func atAWS(o runtime.Object) *v1alpha1.OCIRepository {
 	if repository, ok := o.(*v1alpha1.OCIRepository); ok && repository.Spec.Provider == v1alpha1.ProviderAWS {
 		return repository
@@ -332,7 +338,7 @@ func atAWS(o runtime.Object) *v1alpha1.OCIRepository {
 	return nil
 }
 
-// mint requests a token of the honest tenant's identity.
+// mint requests a token of the honest tenant's identity, and records how long the request takes.
 func (h *honest) mint(ctx context.Context) {
 	const name = "token"
 	h.begin(name, tokens, nil)
@@ -346,8 +352,8 @@ func (h *honest) mint(ctx context.Context) {
 	h.end(name)
 }
 
-// request asks the controller to reconcile an object, with the client c. The value distinguishes
-// this request from others.
+// request asks the controller to reconcile an object. The client c writes the request into an
+// annotation of the object. The value must differ from the values of earlier requests.
 func request(ctx context.Context, c client.Client, o client.Object, value string) error {
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, meta.ReconcileRequestedAnnotation, value)
 	// The conversion cannot fail: the copy of a client.Object is a client.Object too.
@@ -360,7 +366,8 @@ func (h *honest) fault(text string) {
 	h.faults = append(h.faults, text)
 }
 
-// take returns the rounds and the faults since the last call. Rounds that still run are included.
+// take returns the rounds and the faults since the last call of take. The rounds include those that
+// still run.
 func (h *honest) take() (rounds, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

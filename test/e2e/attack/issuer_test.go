@@ -56,7 +56,7 @@ type caller struct {
 	t         *testing.T
 	server    string
 	client    *http.Client
-	namespace string // of the ServiceAccount
+	namespace string // the namespace of the ServiceAccount
 	bearer    string
 }
 
@@ -118,8 +118,8 @@ func (c *caller) mint(namespace, name, spec string, headers ...string) (token st
 }
 
 // wantsToken requests a token of the tenant's own identity, in the namespace of the caller. The
-// spec is JSON. It returns the HTTP status of the answer, or 0 without an answer. It fails no test,
-// so any goroutine may call it.
+// spec is JSON. The result is the HTTP status of the answer, or 0 if no answer came. wantsToken
+// never fails the test, so any goroutine may call wantsToken.
 func (c *caller) wantsToken(ctx context.Context, spec string) (status int) {
 	path := c.server + identityPath(c.namespace, victimIdentity) + "/token"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(tokenRequest(spec)))
@@ -132,7 +132,7 @@ func (c *caller) wantsToken(ctx context.Context, spec string) (status int) {
 	if err != nil {
 		return 0
 	}
-	_, _ = io.Copy(io.Discard, res.Body) // so that the connection is used again
+	_, _ = io.Copy(io.Discard, res.Body) // read the whole body, so that the client can reuse the connection
 	_ = res.Body.Close()
 	return res.StatusCode
 }
@@ -497,7 +497,7 @@ func assumeRole(t *testing.T, role, token string) int {
 }
 
 // callTokenServer requests a token of the victim's identity at the token server's own port. The
-// result is nil if the server answers.
+// result is nil if the server sends any HTTP answer. Otherwise, the result is the client's error.
 func callTokenServer(t *testing.T, certificate *tls.Certificate, header http.Header) error {
 	t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true} // an attacker needs no verification

@@ -20,12 +20,12 @@ var (
 	world       *local.Cluster
 	controller  *local.Program
 	tokenServer *local.Program
-	// programs has all programs of the chart, also the two above.
+	// programs has all programs of the chart, including the controller and the token server.
 	programs []*local.Program
 	// objects is the administrator's client. Its scheme has Lanyard's kinds.
 	objects client.WithWatch
-	// slowProxy is the address of a hostile tenant's proxy. The administrator listed it in
-	// allowedEndpointHosts, because it is on loopback.
+	// slowProxy is the address of a hostile tenant's proxy. The proxy is on loopback, so the
+	// administrator had to list slowProxy in allowedEndpointHosts.
 	slowProxy string
 	// begin is the sequence number of the last call in the cloud's journal before the first attack.
 	begin uint64

@@ -34,8 +34,8 @@ func memoryLimit(t *testing.T, p *local.Program) int64 {
 	return 0
 }
 
-// takePeak returns a program's peak memory since the last call, in bytes. Sources:
-// proc_pid_status(5), VmHWM; proc_pid_clear_refs(5), value 5, which resets VmHWM.
+// takePeak returns a program's peak memory since the last call of takePeak, in bytes. The peak is
+// VmHWM in proc_pid_status(5). The value 5 in proc_pid_clear_refs(5) resets VmHWM.
 func takePeak(t *testing.T, p *local.Program) int64 {
 	t.Helper()
 	status := process(t, p, "status")
@@ -49,8 +49,8 @@ func takePeak(t *testing.T, p *local.Program) int64 {
 	return 0
 }
 
-// processorTime returns the processor time of a program. Source: proc_pid_stat(5), utime and
-// stime, in units of a hundredth of a second on Linux.
+// processorTime returns the processor time that a program has used since its start. This time is
+// utime plus stime in proc_pid_stat(5). On Linux, their unit is a hundredth of a second.
 func processorTime(t *testing.T, p *local.Program) time.Duration {
 	t.Helper()
 	stat := process(t, p, "stat")
@@ -58,7 +58,7 @@ func processorTime(t *testing.T, p *local.Program) time.Duration {
 	return time.Duration(number(t, fields[11])+number(t, fields[12])) * 10 * time.Millisecond
 }
 
-// process reads a file of a program's process in /proc.
+// process returns the text of a file in /proc that describes a program's process.
 func process(t *testing.T, p *local.Program, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.PID(), name))
@@ -97,8 +97,8 @@ func during(s span, spans []span) []span {
 	return found
 }
 
-// quantile returns the smallest duration that at least percent of the spans do not exceed. It is
-// zero without spans.
+// quantile returns the shortest duration for which at least this percentage of the spans take no
+// longer. Without spans, the result is zero.
 func quantile(spans []span, percent int) time.Duration {
 	if len(spans) == 0 {
 		return 0
@@ -111,13 +111,15 @@ func quantile(spans []span, percent int) time.Duration {
 	return took[(len(took)*percent+99)/100-1]
 }
 
-// judgeLatency checks how long the honest tenant waited for rounds of one sort of work. The limits
-// depend on how long writes to the API server took, which the type [machine] measured:
-//   - Each round has a limit. It depends on the longest measurement that overlaps with the round,
-//     because load on the machine delays both of them. At the 99th percentile, a round is within
-//     its limit: of each 100 rounds, one may be late. Of fewer rounds, none may be late.
-//   - The median round has another limit. It depends on the median measurement, because a few slow
-//     measurements do not explain why half of the rounds are slow.
+// judgeLatency returns an error if rounds of one category of the honest tenant's work took too
+// long. The type [machine] measured how long writes to the API server took. These measurements
+// decide the limits, see [maxLatency]:
+//   - Each round has a limit. This limit depends on the longest measurement that overlaps with the
+//     round, because load on the machine delays the round and the measurement. One late round is
+//     allowed for each full 100 rounds. If the number of rounds is below 100, none of them may be
+//     late.
+//   - The median round has another limit. This limit depends on the median measurement, because a
+//     few slow measurements do not explain why half of the rounds are slow.
 func judgeLatency(rounds, measured []span) error {
 	if len(rounds) == 0 {
 		return nil
@@ -150,10 +152,11 @@ func judgeLatency(rounds, measured []span) error {
 	return err
 }
 
-// maxLatency returns the limit for a round of the honest tenant. It is one second plus
-// twice the time that the API server alone takes for the same writes. The factor is two because
-// load also delays the other servers that a reconciliation calls, such as the registry. Without
-// other load, the API server takes 30 ms for these writes.
+// maxLatency returns the limit for the duration of a round of the honest tenant. The parameter
+// alone is how long the API server alone took for the writes of one reconciliation. The limit is
+// one second plus twice this time. The factor is two because load also delays the other servers
+// that a reconciliation calls, such as the registry. Without other load, the API server takes 30 ms
+// for these writes.
 func maxLatency(alone time.Duration) time.Duration { return time.Second + 2*alone }
 
 // TestJudgeLatency asserts which delays judgeLatency excuses, and which it reports.
@@ -206,7 +209,7 @@ func TestJudgeLatency(t *testing.T) {
 	}
 }
 
-// TestQuantile checks quantiles of few and of many spans.
+// TestQuantile checks the results of quantile for few and for many spans.
 func TestQuantile(t *testing.T) {
 	for _, tt := range []struct{ number, percent, want int }{
 		{0, 99, 0}, {1, 50, 1}, {1, 99, 1}, {2, 50, 1}, {3, 50, 2}, {99, 99, 99}, {100, 99, 99}, {101, 99, 100}, {200, 99, 198}, {200, 100, 200},
@@ -228,7 +231,7 @@ func TestQuantile(t *testing.T) {
 type machine struct {
 	mu      sync.Mutex // guards the fields below
 	all     []span     // all finished measurements
-	running time.Time  // when the current or the next measurement begins
+	running time.Time  // when the current measurement began; in a pause: when the next measurement will begin
 }
 
 // startMachine keeps measuring how long writes to the API server take, until the test ends.
@@ -261,8 +264,9 @@ func startMachine(t *testing.T) *machine {
 	return m
 }
 
-// measure makes as many writes as a reconciliation, and then pauses for honestPause. If the pause
-// takes longer because the machine is busy, the next measurement includes the delay.
+// measure records how long two writes of the object probe take, and then pauses for honestPause. A
+// reconciliation has two writes as well. If a busy machine prolongs the pause, the next measurement
+// includes the delay.
 func (m *machine) measure(ctx context.Context, probe *v1alpha1.OCIRepository, events <-chan watch.Event) error {
 	for range 2 {
 		value := time.Now().Format(time.RFC3339Nano)

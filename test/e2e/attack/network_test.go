@@ -188,17 +188,19 @@ func drip(tn *tenant) {
 	pause(t, lasting(3*time.Second, 30*time.Second))
 }
 
-// Figures of an attack from several namespaces.
+// Numbers for the attacks of a tenant that has several namespaces.
 const (
-	// manyNamespaces is the number of the tenant's namespaces. Each has a share of the workers.
+	// manyNamespaces is the number of the tenant's namespaces. Each namespace has its own share of
+	// the controller's workers.
 	manyNamespaces = 6
-	// perNamespace is the number of objects in each namespace.
+	// perNamespace is the number of objects that the tenant creates in each namespace.
 	perNamespace = 8
-	// slowByte is the pause between two bytes of a slow body. A megabyte then takes weeks.
+	// slowByte is the pause between two bytes of a slow body. A body of 1 MiB then takes weeks.
 	slowByte = 2 * time.Second
 )
 
-// slowly sends a body, one byte in each slowByte, until the client disconnects.
+// slowly answers with a body, and pauses for slowByte after each byte. The answer ends early if the
+// client disconnects.
 func slowly(w http.ResponseWriter, r *http.Request, body []byte) {
 	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 	for i := range body {
@@ -214,7 +216,8 @@ func slowly(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
-// dripBlobs acts as a tenant whose registry sends the manifest at once, and the blob slowly.
+// dripBlobs acts as a tenant whose registry sends a manifest at once, but the manifest's blob
+// slowly.
 func dripBlobs(tn *tenant) {
 	layer := archive(tn.t, 1<<20, rand.Reader)
 	manifest := manifestOf(tn.t, layer, "slow")
@@ -232,7 +235,7 @@ func dripBlobs(tn *tenant) {
 	})
 }
 
-// dripContents acts as a tenant whose bucket sends its listing at once, and an object slowly.
+// dripContents acts as a tenant whose bucket lists its objects at once, but sends an object slowly.
 func dripContents(tn *tenant) {
 	content := make([]byte, 1<<20)
 	tn.dripEverywhere(func(w http.ResponseWriter, r *http.Request) {
@@ -264,11 +267,12 @@ func dripTags(tn *tenant) {
 	})
 }
 
-// maxTimeout is the longest timeout that the schema of the kinds allows.
+// maxTimeout is the longest spec.timeout that the CRDs allow.
 const maxTimeout = 30 * time.Minute
 
-// dripEverywhere creates objects of one kind in several namespaces. The objects use one host of the
-// tenant, and the handler serves this host. The test fails if no fetch reaches the host.
+// dripEverywhere creates objects of one kind in several namespaces of the tenant. The function
+// object makes each object. The objects fetch from one host of the tenant, and the handler serves
+// this host. The test fails if no request reaches the host.
 func (tn *tenant) dripEverywhere(handler http.HandlerFunc, object func(tn *tenant, name, host string) client.Object) {
 	t := tn.t
 	host := tn.host("slow")

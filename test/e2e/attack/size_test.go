@@ -16,11 +16,12 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
-// bigKey returns the i-th of different keys, each almost as long as the API server allows.
+// bigKey returns a key for a label or a finalizer, with the number i in its name. The key is almost
+// as long as the API server allows.
 func bigKey(i int) string { return fmt.Sprintf("%s.example/%063d", strings.Repeat("a", 240), i) }
 
-// bigLabels returns labels of about the given size in bytes. The API server itself does not limit
-// their number.
+// bigLabels returns labels with about the given total size in bytes. The API server itself does not
+// limit the number of labels.
 func bigLabels(size int) map[string]string {
 	all, value := map[string]string{}, strings.Repeat("b", 63)
 	for i := range size / (len(bigKey(0)) + len(value)) {
@@ -29,7 +30,7 @@ func bigLabels(size int) map[string]string {
 	return all
 }
 
-// bigFinalizers is like bigLabels, for finalizers.
+// bigFinalizers returns finalizers with about the given total size in bytes.
 func bigFinalizers(size int) []string {
 	all := make([]string, size/len(bigKey(0)))
 	for i := range all {
@@ -38,10 +39,11 @@ func bigFinalizers(size int) []string {
 	return all
 }
 
-// growMetadata acts as a tenant that writes large labels or finalizers into objects of each kind in
-// namespaces: into new objects, and into one that was small. The API server must refuse this. What
-// it accepts stays until the end of the attack, in the memory of the programs. With -short, the
-// fields are just large enough to be refused, because the API server takes a second for a megabyte.
+// growMetadata acts as a tenant that writes large labels or finalizers into objects. It creates
+// large objects of each namespaced kind, and makes one small object of each kind large. The API
+// server must refuse these writes. If the API server accepts an object, the object stays until the
+// end of the attack, in the memory of the programs. With -short, the labels or finalizers are just
+// large enough to be refused, because the API server takes a second for each megabyte.
 func growMetadata(tn *tenant) {
 	t := tn.t
 	number, size := 6, 1_000_000
@@ -88,7 +90,7 @@ func growMetadata(tn *tenant) {
 	}
 }
 
-// discard deletes an object at the end of the attack, together with its finalizers.
+// discard deletes an object at the end of the attack, and removes the object's finalizers.
 func (tn *tenant) discard(o *unstructured.Unstructured) {
 	tn.t.Cleanup(func() {
 		ctx := context.WithoutCancel(tn.t.Context())

@@ -47,8 +47,8 @@ const (
 type tenant struct {
 	t         *testing.T
 	namespace string
-	tried     int       // number of attempts so far; not safe for concurrent use
-	others    []*tenant // the tenant in its other namespaces
+	tried     int       // number of attempts in this namespace so far; not safe for concurrent use
+	others    []*tenant // the same tenant in its other namespaces
 
 	mu       sync.Mutex // guards received
 	received []string   // descriptions of credentials that reached one of its servers
@@ -68,7 +68,8 @@ func newTenant(t *testing.T, namespace string) *tenant {
 	return tn
 }
 
-// in returns the tenant in n namespaces: in its own, and in new ones.
+// in returns a tenant for each of n namespaces: first tn itself, then tn.others. If tn.others has
+// too few tenants, in adds tenants with new namespaces.
 func (tn *tenant) in(n int) []*tenant {
 	for len(tn.others) < n-1 {
 		tn.others = append(tn.others, newTenant(tn.t, fmt.Sprintf("%s-%d", tn.namespace, len(tn.others)+2)))

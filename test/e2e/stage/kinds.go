@@ -16,8 +16,8 @@ import (
 //go:embed kinds.yaml
 var samples []byte
 
-// Sample returns a new object of a kind, from kinds.yaml. If the kind has namespaces, the object is
-// in the given namespace. A kind without a sample fails the test.
+// Sample returns a new object of a kind, from kinds.yaml. If the kind is namespaced, the object is
+// in the given namespace. The test fails if kinds.yaml has no object of the kind.
 func Sample(t testing.TB, kind kinds.Kind, namespace string) *unstructured.Unstructured {
 	t.Helper()
 	o, err := sample(kind)
