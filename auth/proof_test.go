@@ -57,7 +57,7 @@ func (c *charged) Fetch(ctx context.Context, _ auth.Key, options auth.FetchOptio
 	return fetch(ctx)
 }
 
-// charging is a provider that records the tenant of its last exchange.
+// charging is a provider that records which tenant its last exchange was charged to.
 type charging struct {
 	full
 
@@ -74,9 +74,9 @@ func (p charging) NewControllerToken(ctx context.Context, request *auth.Request)
 	return p.full.NewControllerToken(ctx, request)
 }
 
-// TestWhoIsCharged checks which namespace the cache and the provider charge for an exchange. It is
-// the subject's own namespace or, for a lent subject, the namespace that borrows the subject. No
-// tenant can have another tenant charged.
+// TestWhoIsCharged checks which namespace the cache and the provider charge for an exchange. For a
+// tenant's own subject, they charge the subject's namespace, even with [auth.WithTenant] of another
+// namespace. For a lent subject, they charge the namespace that borrows the subject.
 func TestWhoIsCharged(t *testing.T) {
 	var tenant string
 	w := charging{full{newWorld(t)}, &tenant}

@@ -89,8 +89,8 @@ type Request struct {
 	fetch FetchOptions
 }
 
-// Tenant returns the namespace that the exchange is charged to (see [FetchOptions]). Empty for the
-// program itself.
+// Tenant returns the namespace that the exchange is charged to (see [FetchOptions]). The result is
+// empty for an exchange of the program itself.
 func (r *Request) Tenant() string { return r.fetch.Tenant }
 
 // Step returns an intermediate token, which the provider needs to get the requested token. The

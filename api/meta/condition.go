@@ -67,8 +67,8 @@ const (
 	//   - The ServiceAccount has too many imagePullSecrets, or none of them can be used.
 	ReasonSecretRefused = "SecretRefused"
 
-	// ReasonContentStays is the reason of an event, and of no condition: the object is deleted, but
-	// a Secret that it has written stays.
+	// ReasonContentStays is the reason of an event, and is never the reason of a condition. The
+	// event says that an object was deleted, but that a Secret with the object's data still exists.
 	ReasonContentStays = "ContentStays"
 
 	// ReasonReferenceNotFound says that no tag, version or digest in the repository matches
@@ -116,9 +116,11 @@ const (
 	// ReasonStorageFailed says that the artifact store could not keep the artifact.
 	ReasonStorageFailed = "StorageFailed"
 
-	// ReasonStorageFull says that the artifact store or its volume has no room for the artifact
-	// (--artifact-store-max-size), or that the namespace has reached its share of the store or its
-	// size limit (--artifact-namespace-max-size).
+	// ReasonStorageFull says one of these:
+	//   - The artifact store (--artifact-store-max-size), or its volume, has no room for the
+	//     artifact.
+	//   - The artifact would exceed the namespace's size limit (--artifact-namespace-max-size), or
+	//     the namespace's share of the store.
 	ReasonStorageFull = "StorageFull"
 
 	// ReasonExternalArtifactRefused says that the ExternalArtifact with the object's name was not

@@ -21,8 +21,8 @@ const (
 	// maxWaiting limits the waiting calls of a budget. Package auth/cache has the same limit for
 	// the waiting exchanges of one tenant.
 	maxWaiting = 1024
-	// maxKnown is a number of budgets. If there are so many, idle budgets are removed before a new
-	// budget is made.
+	// maxKnown is the number of budgets at which idle budgets are removed, before a new budget is
+	// made.
 	maxKnown = 1024
 	// firstPause is the pause after the first throttled answer. Each further throttled answer
 	// doubles the pause.
@@ -35,16 +35,17 @@ const (
 // calls per signing account and region. So each account has its own budget in a region, and never
 // waits for the calls of another account. The zero value is ready for use.
 type budgets struct {
-	mu    sync.Mutex // guards all fields below; never held during I/O or a wait
+	mu    sync.Mutex // guards known and the fields of each budget; never held during I/O or a wait
 	known map[payer]*budget
 }
 
-// payer identifies the quota that AWS counts a call against, and the tenant that chose the way to
-// AWS. The tenant is empty if no tenant chose it. A tenant's proxy or STS endpoint may be slow. So
-// the calls over it have a budget of their own, and take no place from calls of other tenants.
+// payer identifies the AWS quota that a call counts against: the quota of an account in a region.
+// If a tenant chose the proxy or the STS endpoint of the call, payer also names this tenant. The
+// tenant's proxy or endpoint may be slow. So the calls over it have their own budget, and do not
+// use up the budget of other tenants' calls.
 type payer struct{ account, region, tenant string }
 
-// payerOf returns the payer for a call that is signed with the source session.
+// payerOf returns the payer of a call that is signed with the session source.
 func (x plan) payerOf(source *Token, request *auth.Request) payer {
 	of := payer{account: source.AccountID, region: x.sts.Region}
 	if request.ProxyURL != nil || x.url != "" {
@@ -53,22 +54,23 @@ func (x plan) payerOf(source *Token, request *auth.Request) payer {
 	return of
 }
 
-// budget limits the calls of one payer. Tenants share its places (see package share). A throttled
-// answer starts a pause without calls. After the pause, one call tests whether AWS still throttles.
+// budget limits the concurrent calls of one payer. A place is the right to make one call. Tenants
+// share the places (see package share). A throttled answer starts a pause without calls. After the
+// pause, one call tests whether AWS still throttles.
 type budget struct {
 	places    *share.Places
-	callers   int       // callers that wait for a place or have one
-	throttled int       // throttled answers in a row
+	callers   int       // number of callers that wait for a place or have a place
+	throttled int       // number of throttled answers in a row
 	resumeAt  time.Time // end of the pause
 }
 
-// errPaused ends the wait of callers when a pause starts.
+// errPaused is the error of callers whose wait for a place ends because a pause starts.
 var errPaused = errors.New("a pause has started")
 
 // enter waits until the payer's budget has a place for a call of the tenant. The caller then makes
 // the call, and must pass the call's error to the returned function (leave). During a pause, enter
-// does not wait. It returns the rest of the pause and a nil function, and the caller must not call
-// AWS. The error is nil or a [*share.NoPlaceError].
+// returns at once. It then returns the rest of the pause and a nil function, and the caller must
+// not call AWS. The error is nil or a [*share.NoPlaceError].
 func (b *budgets) enter(ctx context.Context, of payer, tenant string) (leave func(error), pause time.Duration, err error) {
 	if of.account == "" {
 		return func(error) {}, 0, nil // no budget, because the account of the keys is not known yet
@@ -79,7 +81,7 @@ func (b *budgets) enter(ctx context.Context, of payer, tenant string) (leave fun
 		switch pause = b.pauseOf(own); {
 		case err == nil && pause == 0:
 			return func(err error) { b.leave(own, tenant, err) }, 0, nil
-		case err == nil: // the pause started at the moment when the place became free
+		case err == nil: // a pause started at the moment when the caller got a place
 			own.places.Leave(tenant)
 		case !errors.Is(err, errPaused):
 			b.release(own)
@@ -90,8 +92,8 @@ func (b *budgets) enter(ctx context.Context, of payer, tenant string) (leave fun
 	return nil, pause, nil
 }
 
-// join returns the payer's budget, with one more caller, and the rest of its pause. It makes the
-// budget if there is none.
+// join adds a caller to the payer's budget. It returns the budget and the rest of the budget's
+// pause. If the payer has no budget yet, join makes the budget.
 func (b *budgets) join(of payer) (*budget, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,15 +110,15 @@ func (b *budgets) join(of payer) (*budget, time.Duration) {
 	return own, own.rest()
 }
 
-// sweep removes the budgets without callers and without a pause, if there are maxKnown budgets.
-// Callers hold mu.
+// sweep removes idle budgets if there are maxKnown budgets or more. A budget is idle if it has no
+// callers and is not in a pause. The mutex mu must be locked.
 func (b *budgets) sweep() {
 	if len(b.known) >= maxKnown {
 		maps.DeleteFunc(b.known, func(_ payer, own *budget) bool { return own.callers == 0 && own.rest() == 0 })
 	}
 }
 
-// release removes a caller from the budget.
+// release subtracts one caller from the budget.
 func (b *budgets) release(own *budget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +131,7 @@ func (b *budgets) pauseOf(own *budget) time.Duration {
 	return own.rest()
 }
 
-// rest returns the rest of the pause; zero for none.
+// rest returns how long the pause will still last. The result is zero without a pause.
 func (own *budget) rest() time.Duration { return max(0, time.Until(own.resumeAt)) }
 
 // leave records the end of a call and its result.
@@ -170,10 +172,11 @@ func (x plan) throttledBefore(of payer, pause time.Duration) error {
 	}.Error(auth.StageExchange, x.chainOperation())
 }
 
-// crowdedOut returns the error for a call that got no place in its account's budget. If the caller
+// crowdedOut returns the error for a call that got no place in the payer's budget. If the caller
 // has gone away, the error wraps the cause of the caller's context. Otherwise, the error has
-// [auth.CodeThrottled]. All tenants that borrow a lent subject see the error of its call. So for a
-// lent subject, the error leaves out what [share.NoPlaceError] says about the asking tenant.
+// [auth.CodeThrottled]. Several tenants may share a lent subject, and may see the same error. So
+// for a lent subject, the error omits the text of [share.NoPlaceError]. That text is about the one
+// tenant that asked.
 func (x plan) crowdedOut(err error, of payer, subject auth.Subject) error {
 	if refused, ok := errors.AsType[*share.NoPlaceError](err); ok && subject.Lent() {
 		err = refused.Err

@@ -137,7 +137,7 @@ func TestBudgetOfNobody(t *testing.T) {
 	}
 }
 
-// wantIdle checks that no budget counts a caller.
+// wantIdle checks that no budget has a caller any more.
 func wantIdle(t *testing.T, b *budgets) {
 	t.Helper()
 	for of, own := range b.known {
@@ -147,9 +147,9 @@ func wantIdle(t *testing.T, b *budgets) {
 	}
 }
 
-// TestBudgetIsShared checks that a tenant with many slow calls leaves places to others. Each of ten
-// other tenants gets a place at once. When all places are taken, the next tenant gets the first
-// place that becomes free, although the first tenant's calls have waited for a longer time.
+// TestBudgetIsShared checks that a tenant with many slow calls does not use all places of a budget.
+// Each of ten other tenants gets a place at once. Then all places are in use, and a late tenant
+// waits. It gets the first free place, although calls of the first tenant have waited longer.
 func TestBudgetIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets
@@ -183,8 +183,8 @@ func TestBudgetIsShared(t *testing.T) {
 	})
 }
 
-// TestBudgetWaitEndsInTime checks the error of a caller whose deadline passes while it waits. The
-// error names no other tenant.
+// TestBudgetWaitEndsInTime checks the error of a caller whose context ends while the caller waits
+// for a place. For a lent subject, the error does not name the tenant that asked.
 func TestBudgetWaitEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets
@@ -223,8 +223,8 @@ func TestBudgetWaitEndsInTime(t *testing.T) {
 	})
 }
 
-// TestPauseEndsAllWaits checks that callers which wait for a place learn of a pause at once, while
-// slow calls still take places.
+// TestPauseEndsAllWaits checks that a pause ends the wait of all callers at once. These callers
+// need not wait for the calls that are still in progress.
 func TestPauseEndsAllWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets
@@ -255,8 +255,8 @@ func TestPauseEndsAllWaits(t *testing.T) {
 	})
 }
 
-// TestBudgetsAreBounded checks that idle budgets are removed. A tenant can make many of them, with
-// many accounts, regions and namespaces.
+// TestBudgetsAreBounded checks that idle budgets are removed. A tenant that uses many accounts,
+// regions and namespaces can make many budgets.
 func TestBudgetsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets

@@ -15,10 +15,11 @@ import (
 )
 
 // TestSlowPathOfATenant checks that a tenant's slow proxy or slow STS endpoint delays no other
-// tenant. The ServiceAccount of each tenant gets a session of a role in one AWS account. With this
-// session, the ServiceAccount assumes a second role. The call for the second role never ends. There
-// are as many such calls as Lanyard makes at once for one AWS account. A cluster identity assumes a
-// role with a session of the same AWS account. The cluster identity must get its session meanwhile.
+// tenant. Each slow tenant has a session of a role in the same AWS account. With this session, the
+// tenant assumes a second role. The call for the second role goes over the tenant's proxy or STS
+// endpoint, and never ends. The number of these calls is the maximum that Lanyard makes at once for
+// one AWS account. During these calls, a cluster identity assumes a role with a session of the same
+// account. The cluster identity must get the role's session in time.
 func TestSlowPathOfATenant(t *testing.T) {
 	const slow = 20
 	for name, path := range map[string]func(w *world) auth.Option{
@@ -50,7 +51,7 @@ func TestSlowPathOfATenant(t *testing.T) {
 					}
 				})
 			}
-			for len(w.Cloud.Faults().List()) > 0 { // until all slow calls are in progress
+			for len(w.Cloud.Faults().List()) > 0 { // wait until all slow calls are in progress
 				if ctx.Err() != nil {
 					t.FailNow()
 				}

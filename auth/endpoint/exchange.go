@@ -13,14 +13,16 @@ const (
 	gcpPools = ".id.goog"
 	// alibabaDomain is the domain of Alibaba Cloud's services.
 	alibabaDomain = "aliyuncs.com"
-	// eksPods is the beginning of the audience of EKS Pod Identity. EKS gives the session of a role
-	// for a token with this audience (AssumeRoleForPodIdentity).
+	// eksPods is the beginning of the audience of EKS Pod Identity. EKS exchanges a token with this
+	// audience for a session of an AWS role (AssumeRoleForPodIdentity).
 	eksPods = "pods.eks."
 	// kopsAudience is the audience that kOps registers at AWS for a cluster's ServiceAccounts.
 	kopsAudience = "amazonaws.com"
-	// aksBinding is the audience of AKS identity bindings, whose proxy gets tokens from Entra.
+	// aksBinding is the audience of tokens for AKS identity bindings. A proxy of AKS exchanges such
+	// a token for a token of Microsoft Entra.
 	aksBinding = "api://aksidentitybinding"
-	// tencentSTS is the audience that TKE registers for a cluster's ServiceAccounts.
+	// tencentSTS is the audience that Tencent Kubernetes Engine registers for a cluster's
+	// ServiceAccounts.
 	tencentSTS = "sts.cloud.tencent.com"
 	// ibmIAM is the audience of ServiceAccount tokens for the trusted profiles of IBM Cloud.
 	ibmIAM = "iam"
@@ -30,8 +32,8 @@ const (
 )
 
 // ExchangeOf returns the name of the token service that accepts a token with this audience. It
-// returns "" if no known token service accepts the audience. The comparison ignores case and
-// scheme: some services ignore case, and some accept an audience with or without its scheme.
+// returns "" if no known token service accepts the audience. The comparison ignores case, as some
+// services do. It also ignores the scheme https, which is optional for some services.
 //
 // Sources besides those in awsdata.go, azuredata.go and gcpdata.go: Google Cloud IAM, "Workload
 // Identity Federation", allowedAudiences; Alibaba Cloud RAM, "Overview of OIDC-based SSO",
@@ -69,8 +71,8 @@ func ExchangeOf(audience string) string {
 	}
 }
 
-// isGCPTokenService reports whether the host is the Security Token Service of a universe. The
-// service also has regional hosts and hosts for mTLS, such as sts.mtls.googleapis.com.
+// isGCPTokenService reports whether the host is the Security Token Service of a Google Cloud
+// universe. The service also has regional hosts and hosts for mTLS, e.g. sts.mtls.googleapis.com.
 func isGCPTokenService(host string) bool {
 	return slices.ContainsFunc(GCPUniverses(), func(u GCPUniverse) bool {
 		return strings.HasPrefix(host, "sts.") && strings.HasSuffix(host, "."+u.Domain)

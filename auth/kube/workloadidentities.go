@@ -369,7 +369,7 @@ func trimIdentity(object any) (any, error) {
 		}
 	}
 	kind := target(full)
-	if len(kind) > MaxProviderConfig { // never a valid type: spec.targetSystem.type has at most 63 characters
+	if len(kind) > MaxProviderConfig { // an invalid type: a valid spec.targetSystem.type has at most 63 characters
 		kind = strings.Clone(kind[:MaxProviderConfig+1])
 	}
 	trimmed := &unstructured.Unstructured{Object: map[string]any{

@@ -1,18 +1,19 @@
-// Package share divides places among tenants. A place stands for something that a program has few
-// of, such as a concurrent call to a cloud, or a running computation.
+// Package share divides a program's places among tenants. A place is the right to do one thing that
+// the program can do only a few times at once, for example to make a call to a cloud.
 //
-//   - A tenant uses at most half of the places that other tenants leave free, and always may use
-//     one (see [Room]). So one tenant cannot take all places.
-//   - A caller without a place waits. Each free place goes to the next waiting tenant in turn
-//     (round robin). Within a tenant, the caller that has waited longest is first. So a tenant
-//     never waits behind another tenant's queue.
-//   - The number of waiting callers is bounded, for each tenant and for all tenants. If all waiting
-//     room is taken, a new caller displaces the newest caller of the tenant with the most waiting
-//     callers. So a tenant with a long queue cannot keep other tenants out.
+//   - A tenant may use at most half of the places that no other tenant uses. But each tenant may
+//     always use one place (see [Room]). So one tenant cannot use all of several places.
+//   - A caller that gets no place at once waits in its tenant's queue. The queues get the free
+//     places in turn (round robin). In each queue, the caller that has waited longest is first. So
+//     a tenant never waits for another tenant's whole queue.
+//   - The number of waiting callers is limited, for each tenant and for all tenants together. At
+//     the limit for all tenants, a new caller displaces the newest caller of the longest queue. But
+//     the new caller gets [ErrFull] if its own queue would then be longer than that queue. So a
+//     tenant with a long queue cannot prevent other tenants from waiting.
 //
-// A person who controls a hundred tenants can take every place. A caller of another tenant then
-// waits until each of these tenants has had one turn. So hold a place only for a short time, and
-// bound this time.
+// A person who controls a hundred tenants can use all places. A caller of another tenant then waits
+// until each of the hundred tenants has got one more place. So each caller must free its place
+// after a short, limited time.
 package share
 
 import (
@@ -23,30 +24,31 @@ import (
 	"sync"
 )
 
-// ErrFull is the reason of a [NoPlaceError] if too many callers wait.
+// ErrFull is the reason of a [NoPlaceError] if the number of waiting callers is at a limit.
 var ErrFull = errors.New("too many callers wait")
 
-// Room returns how many more places a tenant may take, at most. The arguments are the number of
-// all places, of those in use, and of those that the tenant itself uses. A tenant may use half of
-// the places that no other tenant uses, rounded down, but always one. Of ten places, the first
-// tenant may use five, the second two, and three more tenants one each. The result is negative if
-// the tenant uses more than that. Room does not check that a place is free.
+// Room returns how many more places a tenant may use, at most. The arguments are the number of all
+// places, of all places in use, and of the places that the tenant itself uses. The tenant's share
+// is half of the places that no other tenant uses, rounded down, but at least one place. For
+// example, five tenants come one after the other, and use their whole shares of ten places. They
+// use five, two, one, one and one place. The result is negative if the tenant uses more places than
+// its share. Room does not check that a place is free.
 func Room(places, used, own int) int {
 	return max(1, (places-(used-own))/2) - own
 }
 
-// Limits are the limits of [Places]. All are required.
+// Limits are the limits of [Places]. A field with the value 0 is a limit of 0.
 type Limits struct {
-	// Places is the number of places.
+	// Places is the number of places that all tenants share.
 	Places int
-	// Waiting is the maximum number of waiting callers of all tenants.
+	// Waiting is the maximum number of waiting callers of all tenants together.
 	Waiting int
 	// WaitingPerTenant is the maximum number of waiting callers of one tenant.
 	WaitingPerTenant int
 }
 
-// Places are places that tenants share. All methods are safe for concurrent use. An Enter that need
-// not wait does not allocate, apart from the growth of a map.
+// Places are places that tenants share (see the package comment). All methods are safe for
+// concurrent use. If a caller gets a place at once, Enter allocates memory only for a growing map.
 type Places struct {
 	mu      sync.Mutex // guards all fields below; never held while a caller waits
 	limits  Limits
@@ -54,7 +56,7 @@ type Places struct {
 	waiting int               // number of waiting callers
 	users   map[string]int    // number of places that each tenant uses, if any
 	queues  map[string]*queue // the queue of each tenant with waiting callers
-	turns   []*queue          // the same queues, in the order of their turns
+	turns   []*queue          // the same queues, in the order in which they get free places
 }
 
 // queue has the waiting callers of one tenant, in the order of their arrival.
@@ -66,22 +68,22 @@ type queue struct {
 // caller is one waiting caller.
 type caller struct {
 	done chan struct{} // closed when the wait ends
-	err  error         // nil if the caller got a place; set before done is closed
+	err  error         // the result of Enter, nil if the caller got a place; set before done is closed
 }
 
-// New returns places that nobody uses.
+// New returns places with the given limits. No tenant uses a place yet.
 func New(limits Limits) *Places {
 	return &Places{limits: limits, users: map[string]int{}, queues: map[string]*queue{}}
 }
 
-// NoPlaceError is the error of [Places.Enter]: the caller got no place. It contains nothing about
-// other tenants, so the tenant may see it.
+// NoPlaceError is the error of [Places.Enter] for a caller that got no place. The error contains
+// nothing about other tenants, so the caller's tenant may see the error.
 type NoPlaceError struct {
 	// Tenant is the caller's tenant.
 	Tenant string
 	// Using is the number of places that the tenant uses.
 	Using int
-	// Waiting is the number of other callers of the tenant that wait.
+	// Waiting is the number of the tenant's other callers that wait.
 	Waiting int
 	// Err is the reason: [ErrFull], the error of [Places.Dismiss], or [context.Cause] of the
 	// caller's context.
@@ -96,9 +98,10 @@ func (e *NoPlaceError) Error() string {
 // Unwrap returns the reason.
 func (e *NoPlaceError) Unwrap() error { return e.Err }
 
-// Enter takes a place for the tenant. If the tenant may not have a place yet, Enter waits until it
-// may, or until ctx ends. If err is nil, the caller must call Leave afterwards with the same
-// tenant. Otherwise, err is a [*NoPlaceError].
+// Enter gets a place for a caller of the tenant. If the tenant may not use one more place yet,
+// Enter waits. If the error is nil, the caller has a place. The caller must then free the place
+// with [Places.Leave] for the same tenant. Any other error is a [*NoPlaceError]: ctx has ended, the
+// number of waiting callers is at a limit, or [Places.Dismiss] was called.
 func (p *Places) Enter(ctx context.Context, tenant string) error {
 	c, err := p.join(tenant)
 	if c == nil {
@@ -112,15 +115,16 @@ func (p *Places) Enter(ctx context.Context, tenant string) error {
 	}
 }
 
-// Leave frees a place of the tenant, for the next caller. It panics if the tenant uses no place.
+// Leave frees a place of the tenant, so that the next caller may use the place. Leave panics if the
+// tenant uses no place.
 func (p *Places) Leave(tenant string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leave(tenant)
 }
 
-// Resize sets the number of places. If it falls below the number of places in use, nobody loses a
-// place, but nobody enters until enough callers have left.
+// Resize sets the number of places. The new number may be smaller than the number of places in use.
+// Then no caller loses its place, but new callers wait until enough callers have left.
 func (p *Places) Resize(places int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +132,8 @@ func (p *Places) Resize(places int) {
 	p.admit()
 }
 
-// Dismiss ends the wait of all waiting callers. Their Enter returns a [*NoPlaceError] with the
-// given reason.
+// Dismiss ends the wait of all waiting callers. For each of these callers, Enter returns a
+// [*NoPlaceError] with the given reason.
 func (p *Places) Dismiss(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,14 +144,14 @@ func (p *Places) Dismiss(reason error) {
 	}
 }
 
-// join takes a place for the tenant or, if the tenant may not have one yet, adds a caller to the
-// tenant's queue. The returned caller is nil if there is no need to wait.
+// join gets a place for the tenant, or adds a caller to the tenant's queue. The returned caller is
+// nil if the tenant got a place, or if err is not nil. Otherwise, the returned caller must wait.
 func (p *Places) join(tenant string) (*caller, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mayEnter(tenant) {
 		p.enter(tenant)
-		return nil, nil //nolint:nilnil // there is neither a wait nor an error
+		return nil, nil //nolint:nilnil // the tenant got a place, so there is neither a waiting caller nor an error
 	}
 	q := p.queues[tenant]
 	if q == nil {
@@ -166,7 +170,7 @@ func (p *Places) join(tenant string) (*caller, error) {
 	return c, nil
 }
 
-// mayEnter reports whether a place is free, and the tenant may use it.
+// mayEnter reports whether a place is free, and the tenant may use one more place.
 func (p *Places) mayEnter(tenant string) bool {
 	return p.used < p.limits.Places && Room(p.limits.Places, p.used, p.users[tenant]) > 0
 }
@@ -189,8 +193,8 @@ func (p *Places) leave(tenant string) {
 	p.admit()
 }
 
-// admit gives free places to waiting callers. The next tenant in turn that may have a place gets
-// one, and then has its next turn after all others.
+// admit gives free places to waiting callers. Each free place goes to the first queue in p.turns
+// whose tenant may use one more place. This queue then moves to the end of p.turns.
 func (p *Places) admit() {
 	for p.used < p.limits.Places {
 		i := slices.IndexFunc(p.turns, func(q *queue) bool { return p.mayEnter(q.tenant) })
@@ -204,9 +208,9 @@ func (p *Places) admit() {
 	}
 }
 
-// makeRoom reports whether one more caller may wait in q. If all waiting room is taken, makeRoom
-// displaces the newest caller of the longest queue. It does not do so if q, with the new caller,
-// would then be longer than the other queue.
+// makeRoom reports whether one more caller may wait in q. At the limit for all tenants, makeRoom
+// first displaces the newest caller of the longest queue. But makeRoom returns false if q, with the
+// new caller, would then be longer than that queue.
 func (p *Places) makeRoom(q *queue) bool {
 	if len(q.callers) >= p.limits.WaitingPerTenant {
 		return false
@@ -231,8 +235,8 @@ func (p *Places) dismissNewest(q *queue, reason error) {
 	p.end(q, last, p.refusal(q.tenant, last, reason))
 }
 
-// end ends the wait of a caller in q, given by its index. The error is nil if the caller has got a
-// place.
+// end removes the caller with the given index from q, and ends the wait of this caller. The
+// argument err becomes the caller's err, and is nil if the caller has got a place.
 func (p *Places) end(q *queue, index int, err error) {
 	c := q.callers[index]
 	c.err = err
@@ -246,8 +250,8 @@ func (p *Places) end(q *queue, index int, err error) {
 	p.turns = slices.Delete(p.turns, i, i+1)
 }
 
-// giveUp ends the wait of a caller whose context has ended, and returns the caller's error. If the
-// caller got a place at the same moment, giveUp frees the place again.
+// giveUp ends the wait of a caller whose context has ended, and returns the error for this caller.
+// If the caller got a place at the same moment, giveUp frees the place again.
 func (p *Places) giveUp(tenant string, c *caller, reason error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -267,8 +271,8 @@ func (p *Places) giveUp(tenant string, c *caller, reason error) error {
 	return p.refusal(tenant, waiting, reason)
 }
 
-// refusal returns the error for a caller without a place. The argument waiting is the number of
-// other waiting callers of the tenant.
+// refusal returns the error for a caller that got no place. The argument waiting is the number of
+// the tenant's other callers that wait.
 func (p *Places) refusal(tenant string, waiting int, reason error) *NoPlaceError {
 	return &NoPlaceError{Tenant: tenant, Using: p.users[tenant], Waiting: waiting, Err: reason}
 }

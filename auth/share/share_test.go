@@ -20,14 +20,14 @@ func TestRoom(t *testing.T) {
 		{places: 10, used: 4, own: 4, want: 1},
 		{places: 10, used: 5, own: 5, want: 0},
 		{places: 10, used: 5, own: 0, want: 2},
-		{places: 10, used: 7, own: 0, want: 1}, // (10-7)/2 is 1
+		{places: 10, used: 7, own: 0, want: 1}, // (10-7)/2, rounded down, is 1
 		{places: 10, used: 9, own: 0, want: 1}, // a tenant may always use one place
 		{places: 10, used: 9, own: 1, want: 0},
-		{places: 10, used: 10, own: 0, want: 1}, // no place is free, but the share allows one
+		{places: 10, used: 10, own: 0, want: 1}, // no place is free, but Room does not check this
 		{places: 10, used: 10, own: 5, want: -3},
 		{places: 1, used: 0, own: 0, want: 1},
 		{places: 1, used: 1, own: 1, want: 0},
-		{places: 1, used: 20, own: 20, want: -19}, // after Resize
+		{places: 1, used: 20, own: 20, want: -19}, // Resize has reduced the number of places
 	} {
 		if got := share.Room(c.places, c.used, c.own); got != c.want {
 			t.Errorf("Room(%d, %d, %d) = %d, want %d", c.places, c.used, c.own, got, c.want)
@@ -35,8 +35,8 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// crowd starts callers of places and records what happens to them. Its tests run in a synctest
-// bubble.
+// crowd starts callers of Enter, and records which callers got a place and which got an error.
+// Tests with a crowd run in a synctest bubble.
 type crowd struct {
 	*share.Places
 
@@ -52,8 +52,8 @@ func newCrowd(t *testing.T, limits share.Limits) *crowd {
 	return &crowd{Places: share.New(limits), t: t, refused: map[string]error{}}
 }
 
-// enter starts a caller for each name, such as a1 and a2. The first letter is the tenant. It
-// returns when each caller has a place, or an error, or waits.
+// enter starts a caller for each name, such as a1 and a2. The first letter of a name is the tenant.
+// The method returns when each caller has a place, has an error, or waits.
 func (c *crowd) enter(ctx context.Context, names ...string) {
 	c.t.Helper()
 	for _, name := range names {
@@ -71,7 +71,7 @@ func (c *crowd) enter(ctx context.Context, names ...string) {
 	}
 }
 
-// leave frees a place of each tenant, one after the other.
+// leave frees one place of each given tenant, one place after the other.
 func (c *crowd) leave(tenants ...string) {
 	c.t.Helper()
 	for _, tenant := range tenants {
@@ -80,7 +80,7 @@ func (c *crowd) leave(tenants ...string) {
 	}
 }
 
-// want checks who has entered since the last check.
+// want checks which callers got a place since the last call of want, and in which order.
 func (c *crowd) want(names ...string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -91,7 +91,8 @@ func (c *crowd) want(names ...string) {
 	c.entered = nil
 }
 
-// wantRefused checks who was refused since the last check, and why.
+// wantRefused checks which callers got an error since the last call of wantRefused, and that the
+// reason of each error is the given one.
 func (c *crowd) wantRefused(reason error, names ...string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -116,7 +117,7 @@ func names(tenant string, count int) []string {
 	return list
 }
 
-// TestShares checks how many places each of six tenants gets. Each has more callers than places.
+// TestShares checks how many of ten places each of six tenants gets. Each tenant has 11 callers.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -130,16 +131,16 @@ func TestShares(t *testing.T) {
 			c.want(tenant + "1")
 		}
 		c.enter(ctx, names("f", 11)...)
-		c.want() // all ten places are taken
+		c.want() // all ten places are in use
 		c.leave("a")
-		c.want("f1") // a to e already have their share
+		c.want("f1") // the tenants a to e already use their whole shares
 		cancel()
 		c.all.Wait()
 	})
 }
 
-// TestTurns checks the order in which waiting callers get a free place: the tenants in turn, and
-// the callers of one tenant in the order of their arrival.
+// TestTurns checks in which order waiting callers get free places. The tenants get places in turn
+// (round robin). The callers of one tenant get places in the order of their arrival.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -149,7 +150,7 @@ func TestTurns(t *testing.T) {
 		c.want("a1")
 		c.leave("a", "a", "b", "c", "a")
 		c.want("a2", "b1", "c1", "a3", "b2")
-		c.enter(ctx, "c2") // tenant c comes back, and waits until tenant a has had one turn
+		c.enter(ctx, "c2") // a caller of tenant c waits again, until one caller of tenant a has got a place
 		c.leave("b", "a", "c", "a")
 		c.want("a4", "c2", "a5", "a6")
 		cancel()
@@ -157,8 +158,9 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestManyTenants checks that each of 20 tenants gets a place before any tenant gets a second,
-// although the first tenant has many callers.
+// TestManyTenants checks that a tenant with many callers does not delay 19 other tenants. Each
+// other tenant gets a place before the waiting callers of the first tenant. These callers have
+// waited longer.
 func TestManyTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -179,8 +181,8 @@ func TestManyTenants(t *testing.T) {
 	})
 }
 
-// TestGiveUp checks that a caller leaves the queue when its context ends, and that a place which
-// became free at the same moment goes to the next caller.
+// TestGiveUp checks that a caller leaves the queue when the caller's context ends. If the caller
+// got a place at the same moment, the place must go to the next caller.
 func TestGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, share.Limits{Places: 1, Waiting: 3, WaitingPerTenant: 3})
@@ -196,7 +198,7 @@ func TestGiveUp(t *testing.T) {
 
 		short, cancelShort := context.WithTimeout(t.Context(), time.Second)
 		defer cancelShort()
-		c.enter(short, "b1", "b2") // there is room in the queue again
+		c.enter(short, "b1", "b2") // two more callers may wait, because a2 and a3 are gone
 		time.Sleep(time.Second)
 		synctest.Wait()
 		c.wantRefused(context.DeadlineExceeded, "b1", "b2")
@@ -209,7 +211,7 @@ func TestGiveUp(t *testing.T) {
 		c.enter(t.Context(), "b3")
 		c.want("b3")
 
-		for range 1000 { // place and end of the context at the same moment
+		for range 1000 { // in each round, a place becomes free at the moment when the context ends
 			ctx, cancel := context.WithCancelCause(t.Context())
 			c.enter(ctx, "a5")
 			go c.Leave("b")
@@ -227,24 +229,24 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-// TestWaitingIsBounded checks both limits of the waiting room. A new tenant always gets in, because
-// it displaces the newest caller of the longest queue.
+// TestWaitingIsBounded checks both limits on the number of waiting callers. At the limit for all
+// tenants, a caller of a new tenant displaces the newest caller of the longest queue.
 func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := newCrowd(t, share.Limits{Places: 1, Waiting: 6, WaitingPerTenant: 4})
 		c.enter(ctx, names("a", 6)...)
-		c.wantRefused(share.ErrFull, "a6") // a2 to a5 wait
+		c.wantRefused(share.ErrFull, "a6") // a2 to a5 wait: the maximum for one tenant
 		c.enter(ctx, "b1", "b2")
 		c.wantRefused(share.ErrFull)
 		c.enter(ctx, "c1")
 		c.wantRefused(share.ErrFull, "a5")
 		c.enter(ctx, "b3")
-		c.wantRefused(share.ErrFull, "b3") // b would have the longest queue
+		c.wantRefused(share.ErrFull, "b3") // with b3, the queue of b would be the longest
 		c.enter(ctx, "c2")
 		c.wantRefused(share.ErrFull, "a4")
 		c.enter(ctx, "d1")
-		c.wantRefused(share.ErrFull, "a3") // three queues were equally long; the first one gives way
+		c.wantRefused(share.ErrFull, "a3") // three queues are equally long, so the first queue loses its newest caller
 		c.leave("a", "a", "b", "c", "d", "b")
 		c.want("a1", "a2", "b1", "c1", "d1", "b2", "c2")
 		cancel()
@@ -252,7 +254,7 @@ func TestWaitingIsBounded(t *testing.T) {
 	})
 }
 
-// TestNobodyMayWait checks places without waiting room.
+// TestNobodyMayWait checks that Enter returns at once if the limit of waiting callers is 0.
 func TestNobodyMayWait(t *testing.T) {
 	p := share.New(share.Limits{Places: 1, WaitingPerTenant: 1})
 	if err := p.Enter(t.Context(), "a"); err != nil {
@@ -263,8 +265,8 @@ func TestNobodyMayWait(t *testing.T) {
 	}
 }
 
-// TestResize checks that a smaller number of places takes no place away, and that new places go to
-// waiting callers.
+// TestResize checks that callers keep their places when Resize reduces the number of places. When
+// Resize increases the number, the new places must go to waiting callers.
 func TestResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -280,7 +282,7 @@ func TestResize(t *testing.T) {
 		c.Resize(8)
 		synctest.Wait()
 		c.mu.Lock()
-		slices.Sort(c.entered) // both entered at the same moment
+		slices.Sort(c.entered) // d2 and e1 entered at the same moment, in any order
 		c.mu.Unlock()
 		c.want("d2", "e1")
 		cancel()
@@ -288,7 +290,8 @@ func TestResize(t *testing.T) {
 	})
 }
 
-// TestDismiss checks that all waiting callers get the reason, and that later callers wait as usual.
+// TestDismiss checks that Dismiss ends the wait of all waiting callers with the given reason. Later
+// callers must wait as usual.
 func TestDismiss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(t, share.Limits{Places: 1, Waiting: 10, WaitingPerTenant: 10})
@@ -304,7 +307,8 @@ func TestDismiss(t *testing.T) {
 	})
 }
 
-// TestError checks that the error says how many places the tenant uses, and nothing about others.
+// TestError checks the text of a [share.NoPlaceError]. The text has the numbers of the caller's
+// tenant, and nothing about other tenants.
 func TestError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -336,8 +340,8 @@ func TestLeaveWithoutEnter(t *testing.T) {
 	p.Leave("b")
 }
 
-// TestNeverTooMany checks the limits while many callers of many tenants come, give up and leave at
-// random. In the end, nothing about them remains.
+// TestNeverTooMany checks that the callers never use more places than exist. Many callers of many
+// tenants enter, give up and leave at the same time. Afterwards, no record of a caller may remain.
 func TestNeverTooMany(t *testing.T) {
 	const places = 7
 	p := share.New(share.Limits{Places: places, Waiting: 40, WaitingPerTenant: 20})

@@ -144,8 +144,8 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestMemory checks that a large object of a tenant takes little memory, also with the caches of
-// ServiceAccounts and of WorkloadIdentities.
+// TestMemory checks that a large object of a tenant takes little memory in the program's cache. The
+// cache also has ServiceAccounts and WorkloadIdentities.
 func TestMemory(t *testing.T) {
 	f := flags.Flags{AWSIdentities: true}
 	kept := memory(f)

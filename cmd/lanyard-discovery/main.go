@@ -109,7 +109,8 @@ func newManager(f flags.Flags) (manager.Manager, error) {
 	return manager.New(config, options)
 }
 
-// memory returns the options of the manager's cache: what it stores of each kind.
+// memory returns the options of the manager's cache. The cache stores only KeyRings of the
+// program's namespace.
 func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	return map[client.Object]kubecache.ByObject{&identityv1.KeyRing{}: {Namespaces: map[string]kubecache.Config{f.Namespace: {}}}}
 }

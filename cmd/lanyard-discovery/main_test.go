@@ -25,7 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
-// TestMemory checks that a large object takes little memory.
+// TestMemory checks that a large object takes little memory in the program's cache.
 func TestMemory(t *testing.T) {
 	f := flags.Flags{Namespace: "lanyard-system"}
 	options, err := program.ManagerOptions(memory(f))

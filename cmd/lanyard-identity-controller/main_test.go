@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
-// TestMemory checks that a large object of a tenant takes little memory.
+// TestMemory checks that a large object of a tenant takes little memory in the program's cache.
 func TestMemory(t *testing.T) {
 	f := flags.Flags{Issuer: "https://issuer.example.com", Bindings: true, AWSIdentities: true}
 	f.Namespace = "lanyard-system"

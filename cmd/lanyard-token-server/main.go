@@ -137,8 +137,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for _, p := range preconditions {
 		errs = append(errs, metrics.Registry.Register(p.Metric()), every(tokenserver.PreconditionInterval, p.Step))
 	}
-	// A replica is ready once it has checked the other programs' rights, whatever the result. After
-	// a failed check, the replica refuses each request.
+	// A replica becomes ready only after its first check of the other programs' rights. The result
+	// of the check does not matter: after a failed check, the replica refuses each request.
 	ready := map[string]healthz.Checker{"rights": rights.Checked}
 	var names []client.ObjectKey
 	for _, r := range rings {
@@ -165,7 +165,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// newManager makes a manager, which has the program's caches.
+// newManager makes the program's manager, which has the cache that memory describes.
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	options, err := program.ManagerOptions(memory(f), corev1.AddToScheme, authenticationv1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
@@ -174,7 +174,8 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	return manager.New(config, options)
 }
 
-// memory returns the options of the manager's cache: what it stores of each kind.
+// memory returns the options of the manager's cache. For each kind, the options say which objects
+// the cache stores, and which parts of each object.
 func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	return map[client.Object]kubecache.ByObject{
 		&corev1.Namespace{}:            {Field: fields.OneTermEqualSelector("metadata.name", f.Namespace)},

@@ -10,7 +10,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/tokenserver/flags"
 )
 
-// TestMemory checks that a large object of a tenant takes little memory.
+// TestMemory checks that a large object of a tenant takes little memory in the program's cache.
 func TestMemory(t *testing.T) {
 	f := flags.Flags{}
 	f.Namespace = "lanyard-system"

@@ -21,7 +21,7 @@ import (
 
 const file = "metadata.yaml"
 
-// names returns n names. Each has the given length.
+// names returns n different names of the given length.
 func names(n, length int) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf("a.io/%0*d", length-len("a.io/"), i))
@@ -49,12 +49,13 @@ func object(labels, finalizers []string) map[string]any {
 	return map[string]any{"apiVersion": v1alpha1.GroupVersion().String(), "kind": v1alpha1.OCIRepositoryKind, "metadata": metadata}
 }
 
-// TestMetadata is the truth table of the policy for labels and finalizers. On create, the policy
-// must refuse exactly the objects that programs refuse. An update is refused only if the field
-// grows. The largest objects must not cost more than the API server allows.
+// TestMetadata is the truth table of the policy for labels and finalizers. When a user creates an
+// object, the policy must refuse exactly the objects that programs refuse. The policy must refuse
+// an update only if the update enlarges the labels or finalizers to a size beyond the bound. Even
+// for the largest objects, the API server must accept the cost of evaluating the policy.
 func TestMetadata(t *testing.T) {
-	const fit = memory.MaxMetadata / (10 + memory.EntryCost) // entries of ten characters that fit
-	huge := names(120_000, 12)                               // 1.4 MB
+	const fit = memory.MaxMetadata / (10 + memory.EntryCost) // number of entries of ten characters that fit into MaxMetadata
+	huge := names(120_000, 12)                               // 1.4 MB together
 	policy := admissiontest.New(t, file, v1alpha1.Version)
 	for name, c := range map[string]struct {
 		before, after []string // entries of the field; if "before" is nil, the object is created
@@ -109,8 +110,8 @@ func TestMetadata(t *testing.T) {
 			})
 		}
 	}
-	// The controller can always add its finalizer, and finalizers of an object whose labels are too
-	// large can be removed.
+	// The policy always lets the controller add its finalizer. The policy also lets users remove
+	// finalizers from an object whose labels are too large.
 	if got := policy.Admit(t, object(nil, append(names(fit, 10), meta.Finalizer)), object(nil, names(fit, 10))); len(got) > 0 {
 		t.Errorf("Lanyard's own finalizer: %q", got)
 	}
@@ -125,8 +126,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestMetadataOfAllKinds checks that the policy applies to the kinds in the table, and to no
-// subresource.
+// TestMetadataOfAllKinds checks that the policy applies to all kinds in the API groups of the table
+// of kinds, and to no subresource.
 func TestMetadataOfAllKinds(t *testing.T) {
 	data, err := os.ReadFile(file)
 	must.Succeed(t, err)

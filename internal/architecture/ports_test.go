@@ -18,8 +18,8 @@ import (
 // portOpener is the package that opens the ports of all programs.
 const portOpener = "internal/port"
 
-// opensPorts lists names of packages outside this project, by the path of the package. Code that
-// uses such a name opens a port, or configures a port that the package opens.
+// opensPorts maps the path of a package outside this project to functions and types of the package.
+// Code that uses such a function or type opens a port, or configures a port that the package opens.
 var opensPorts = map[string][]string{
 	"net":        {"Listen", "ListenConfig", "ListenTCP"},
 	"crypto/tls": {"Listen"},
@@ -27,17 +27,17 @@ var opensPorts = map[string][]string{
 	"sigs.k8s.io/controller-runtime/pkg/manager": {"Server"},
 }
 
-// opensPortsByField are fields and methods of controller-runtime and of the API server's library
-// that open a port.
+// opensPortsByField lists fields and methods of controller-runtime and of the API server's library.
+// Code that uses such a field or method opens a port.
 var opensPortsByField = []string{"HealthProbeBindAddress", "PprofBindAddress", "GetWebhookServer", "SecureServing", "RunWithContext"}
 
-// withoutDaemons are folders whose code is in no daemon: test servers, and clouds on one machine.
+// withoutDaemons lists folders whose code is in no daemon, for example the code of test servers.
 var withoutDaemons = []string{
 	"internal/local", "internal/broker/brokertest", "internal/cli", "internal/controlplane", "auth/internal/rig", "auth/transport/attempt/attempttest",
 }
 
-// TestOnePackageOpensPorts asserts that the code of the daemons opens ports in one package only,
-// which bounds their connections.
+// TestOnePackageOpensPorts asserts that, of the daemons' code, only package port opens ports. This
+// package bounds the number of connections to each port.
 func TestOnePackageOpensPorts(t *testing.T) {
 	root, found := filepath.Join("..", ".."), 0
 	for _, folder := range []string{"cmd", "internal", "auth"} {
@@ -89,7 +89,8 @@ func TestPortsAreFound(t *testing.T) {
 	}
 }
 
-// TestManagersOpenNoPort asserts that a program's manager does not serve metrics itself.
+// TestManagersOpenNoPort asserts that a program's manager opens no port for metrics, health checks
+// or profiles.
 func TestManagersOpenNoPort(t *testing.T) {
 	options, err := program.ManagerOptions(nil)
 	must.Succeed(t, err)
@@ -98,13 +99,13 @@ func TestManagersOpenNoPort(t *testing.T) {
 	}
 }
 
-// portsOpened returns the positions at which the code opens a port.
+// portsOpened returns the positions in the source of a file at which the code opens a port.
 func portsOpened(t *testing.T, path string, source []byte) (at []token.Position) {
 	t.Helper()
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, path, source, parser.SkipObjectResolution)
 	must.Succeed(t, err)
-	imports := map[string]string{} // local name to path
+	imports := map[string]string{} // path of each imported package, by the package's name in this file
 	for _, i := range file.Imports {
 		imported := strings.Trim(i.Path.Value, `"`)
 		name := imported[strings.LastIndex(imported, "/")+1:]
@@ -114,7 +115,7 @@ func portsOpened(t *testing.T, path string, source []byte) (at []token.Position)
 		imports[name] = imported
 	}
 	// pointers has each type T that the code uses as *T, for example for a parameter. Such code
-	// opens no port: it gets a value that other code has made.
+	// opens no port, because the code gets a value that other code has made.
 	pointers := map[ast.Expr]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {

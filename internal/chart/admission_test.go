@@ -20,8 +20,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// policy returns an admission policy of the chart, for objects of the given API version. The policy
-// applies to every user.
+// policy returns the chart's admission policy with the given name, for objects of the given API
+// version. It removes the match conditions, so the policy applies to every user.
 func policy(t *testing.T, values map[string]any, name, version string) admissiontest.Policy {
 	t.Helper()
 	objects, err := chart.Objects(release(values))
@@ -85,7 +85,7 @@ func TestControllerPolicy(t *testing.T) {
 	} {
 		annotations := 1
 		if len(c.before) > 1000 {
-			annotations = 60_000 // their keys have 240 KB together; the API server accepts 256 KiB of annotations
+			annotations = 60_000 // 240 KB of keys; the API server accepts 256 KiB of annotations
 		}
 		if got := policy.Admit(t, made(annotations, c.after...), made(annotations, c.before...)); (len(got) == 0) != c.allowed {
 			t.Errorf("%s: %q, want allowed: %v", name, got, c.allowed)

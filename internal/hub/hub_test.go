@@ -29,7 +29,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestMemory checks that a large object at the hub takes little memory.
+// TestMemory checks that a large object of the hub takes little memory in the cache.
 func TestMemory(t *testing.T) {
 	memorytest.Run(t, caches(Options{Namespaces: Namespaces{"tenant-a": "spoke-tenant-a"}, KeyRing: ring}))
 }

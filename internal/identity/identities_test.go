@@ -57,9 +57,9 @@ func TestChain(t *testing.T) {
 }
 
 // TestTooLarge checks that nobody may use an identity that is too large for the cache, not even as
-// the source of another identity. The cache keeps such an identity without its spec. So the
-// identity looks like a role that has no ARN. If the labels of a namespace are too large, the
-// namespace may use no identity that is lent to it.
+// the source of another identity. The cache has only a stub of this identity, without a spec. The
+// stub looks like a role that has no ARN. If the labels of a namespace are too large, the namespace
+// may use no identity that is lent to it.
 func TestTooLarge(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())

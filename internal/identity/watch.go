@@ -30,8 +30,8 @@ func (w watch) OnDelete(object any) {
 }
 
 // setIdentity stores the current state of an identity. It ignores changes of the status. A deleted
-// identity can still be used until its finalizers are gone. An identity that is too large cannot be
-// used.
+// identity can still be used until its finalizers are gone. An identity that is too large for the
+// cache is removed, so nobody can use the identity.
 func (i *Identities) setIdentity(object any) {
 	if refused(object) {
 		i.removeIdentity(object)
@@ -127,8 +127,8 @@ func (i *Identities) accountChanged(account auth.Subject) {
 	}
 }
 
-// setNamespace stores the labels of a namespace. A namespace whose labels are too large counts as
-// absent: no grant admits the namespace.
+// setNamespace stores the labels of a namespace. A namespace whose labels or finalizers are too
+// large counts as absent: no grant admits the namespace.
 func (i *Identities) setNamespace(object any) {
 	if refused(object) {
 		i.removeNamespace(object)

@@ -88,7 +88,7 @@ func CheckURL(issuer string) error {
 
 // Validate returns the errors of an identity's fields. The API server makes most of these checks
 // when the identity is written. Validate repeats them, because some identities were written without
-// these checks. Of an identity that is too large for the cache, the caller has only a stub; see
+// these checks. If the identity is too large for the cache, the caller has only a stub of it; see
 // [memory.Refused]. The error of a stub names the field that is too large.
 func (i *Issuer) Validate(identity *identityv1.WorkloadIdentity) field.ErrorList {
 	if excess := memory.Refused(identity); excess != nil {

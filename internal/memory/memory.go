@@ -11,23 +11,24 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// Bounds of an object, in bytes. The admission policy lanyard-metadata has the same MaxMetadata and
-// EntryCost.
+// Bounds of an object, in bytes. The admission policy lanyard-metadata uses the same values for
+// MaxMetadata and EntryCost.
 const (
-	// MaxMetadata bounds the labels of an object. The same bound applies separately to the object's
-	// finalizers. The size of the labels is their text, plus EntryCost for each label. The size of
-	// the finalizers is computed in the same way.
+	// MaxMetadata is the maximum size of all labels of an object. It is also the maximum size of
+	// all its finalizers. The size is the text of the entries, plus EntryCost for each entry.
 	MaxMetadata = 16 << 10
-	// EntryCost is the memory that a label or a finalizer takes in addition to its text.
+	// EntryCost is how many bytes a label or a finalizer counts in addition to its text, for the
+	// memory of its entry.
 	EntryCost = 80
-	// MaxContent bounds the spec of an object, and also the object's status. It leaves room for the
-	// largest field of all kinds, a providerConfig with certificates.
+	// MaxContent is the maximum size of the spec of an object, and also of its status. This is
+	// enough for the largest field of all kinds, a providerConfig with certificates.
 	MaxContent = 80 << 10
 )
 
-// Metadata removes metadata from an object: labels, annotations, finalizers, owners and managed
-// fields. It returns the same object. It is a transform for objects whose metadata nobody reads.
-// The transforms of this package return a tombstone unchanged.
+// Metadata removes metadata from an object, and returns the same object. It removes labels,
+// annotations, finalizers, owners and managed fields. Metadata is a transform for objects whose
+// metadata nobody reads. The transforms of this package return a tombstone unchanged: this value in
+// place of an object says that the watch has missed a deletion.
 func Metadata(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		reduce(o)
@@ -45,24 +46,24 @@ func reduce(o metav1.Object) {
 	o.SetSelfLink("")
 }
 
-// Kept says which metadata a cache keeps of the objects of a kind. The zero value keeps no more
-// than [Metadata].
+// Kept says which metadata a cache has of the objects of a kind. With the zero value, the cache has
+// only the metadata that [Metadata] leaves.
 type Kept struct {
-	// Labels says that the program reads the labels.
+	// Labels is true if the program reads the labels.
 	Labels bool
-	// Finalizers says that the program writes the finalizers. Its merge patches then need the whole
-	// list, because a merge patch replaces a list.
+	// Finalizers is true if the program writes the finalizers. The program then needs the whole
+	// list, because its merge patches replace the list.
 	Finalizers bool
 	// Annotations returns a new map of the annotations that the program reads, each with a bounded
-	// value. Nil if the program reads no annotations.
+	// value. The function is nil if the program reads no annotations.
 	Annotations func(metav1.Object) map[string]string
 }
 
-// Remember reduces an object to the metadata that k keeps, and to the spec and the status. It
-// returns the same object. If a field of the object is too large, the result is a stub: it has no
-// spec, none of the labels, and only Lanyard's own finalizer. A status that is too large is cut
-// down to its conditions. [Refused] tells a stub from other objects. Remember is a transform for
-// objects of Go types.
+// Remember reduces an object to the spec, the status, and the metadata that k selects. It returns
+// the same object. If the labels, finalizers, spec or status are too large, the result is a stub. A
+// stub has no spec and no labels; of the finalizers, it has only Lanyard's own. Of a status that is
+// too large, at most the fields of [meta.Status] stay. [Refused] tells a stub from other objects.
+// Remember is a transform for objects of Go types.
 func (k Kept) Remember(object any) (any, error) {
 	o, ok := object.(metav1.Object)
 	if !ok {
@@ -100,7 +101,8 @@ func (k Kept) Remember(object any) (any, error) {
 	return o, nil
 }
 
-// stub removes the spec of an object, and what is too large in the status.
+// stub removes the spec of an object. If the status is too large, stub leaves at most the fields of
+// [meta.Status].
 func stub(o metav1.Object) {
 	content(o, "Spec").SetZero()
 	if size(content(o, "Status")) <= MaxContent {
@@ -124,14 +126,14 @@ func stub(o metav1.Object) {
 type Excess struct {
 	// Field is the path of the field, such as metadata.labels.
 	Field string
-	// Bytes is the size that Max bounds. If Field is the labels or the finalizers, Bytes is their
-	// size. If Field lies in the spec or the status, Bytes is the size of the whole spec or status.
+	// Bytes is the size of all labels or of all finalizers, if Field names them. Otherwise, Bytes
+	// is the size of the whole spec or status that has the field.
 	Bytes int
-	// Max is the bound, in bytes.
+	// Max is the bound of Bytes.
 	Max int
 }
 
-// Error says what is too large, and by how much. It does not name the field.
+// Error returns a text with the size and the maximum, but without the name of the field.
 func (e *Excess) Error() string {
 	if e.Max == MaxMetadata {
 		return fmt.Sprintf("the field has %d bytes, and at most %d are accepted; each entry counts %d bytes more than its text", e.Bytes, e.Max, EntryCost)
@@ -139,7 +141,7 @@ func (e *Excess) Error() string {
 	return fmt.Sprintf("the spec or status with the field takes %d bytes of memory, and at most %d are accepted", e.Bytes, e.Max)
 }
 
-// Fix returns the next step for people, in a few words.
+// Fix returns what a person should do next, in a few words.
 func (e *Excess) Fix() string {
 	switch e.Field {
 	case "metadata.labels":
@@ -147,7 +149,7 @@ func (e *Excess) Fix() string {
 	case "metadata.finalizers":
 		return "remove finalizers"
 	}
-	if strings.HasPrefix(e.Field, "status") { // only controllers write the status
+	if strings.HasPrefix(e.Field, "status") { // people cannot shorten the status: only controllers write it
 		return "delete the object, and create it again"
 	}
 	return "shorten the field, or delete the object"
@@ -159,8 +161,8 @@ const tooLarge = "too large"
 
 func (e *Excess) mark() string { return fmt.Sprintf("%d %d %s", e.Bytes, e.Max, e.Field) }
 
-// Refused returns the field for which [Kept.Remember] has made a stub of the object. It returns nil
-// for an object that is not a stub.
+// Refused returns the field that is too large if the object is a stub of [Kept.Remember]. It
+// returns nil for every other object.
 func Refused(o metav1.Object) *Excess {
 	text, ok := o.GetAnnotations()[tooLarge]
 	if !ok {
@@ -171,7 +173,8 @@ func Refused(o metav1.Object) *Excess {
 	return e
 }
 
-// judge returns the first field of a whole object that is too large, or nil.
+// judge returns the first field of an object that is too large, or nil. The object must not be a
+// stub.
 func judge(o metav1.Object) *Excess {
 	labels, finalizers := 0, 0
 	for key, value := range o.GetLabels() {
@@ -180,8 +183,9 @@ func judge(o metav1.Object) *Excess {
 	for _, name := range o.GetFinalizers() {
 		finalizers += len(name) + EntryCost
 	}
-	// Lanyard's finalizer does not count: otherwise the controller's own write could exceed the
-	// bound. The API server accepts the same finalizer several times. The repetitions count.
+	// One entry of Lanyard's finalizer does not count, so the controller's own write cannot exceed
+	// the bound. The API server accepts the same finalizer several times. Each further entry
+	// counts.
 	if slices.Contains(o.GetFinalizers(), meta.Finalizer) {
 		finalizers -= len(meta.Finalizer) + EntryCost
 	}

@@ -36,7 +36,7 @@ func source() *toolkitv1.OCIRepository {
 	}
 }
 
-// identified returns the metadata that every copy in a cache has.
+// identified returns the metadata that every transform keeps of the object that source returns.
 func identified() metav1.ObjectMeta {
 	o := source()
 	return metav1.ObjectMeta{
@@ -44,7 +44,7 @@ func identified() metav1.ObjectMeta {
 	}
 }
 
-// TestRemember checks what is left of an object that is not too large.
+// TestRemember checks which metadata each transform keeps of an object that is not too large.
 func TestRemember(t *testing.T) {
 	read := func(o metav1.Object) map[string]string { return map[string]string{"read": o.GetAnnotations()["read"]} }
 	for name, c := range map[string]struct {
@@ -89,10 +89,10 @@ func labelled(names []string) map[string]string {
 	return labels
 }
 
-// TestRefused is the truth table of objects that are too large. A refused object becomes a stub
-// without spec. Its condition can say which field is too large.
+// TestRefused checks which objects are too large, and because of which field. Remember makes a stub
+// of such an object: an object without spec. Refused then returns the field.
 func TestRefused(t *testing.T) {
-	const fit = MaxMetadata / (10 + EntryCost) // number of labels, or of finalizers, of ten characters that fit
+	const fit = MaxMetadata / (10 + EntryCost) // how many names of ten characters MaxMetadata allows
 	long := strings.Repeat("x", MaxContent+1)
 	for name, c := range map[string]struct {
 		change func(*toolkitv1.OCIRepository)
@@ -149,8 +149,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStubHasAnnotations checks that a stub has the annotations that the program reads. Otherwise a
-// request to reconcile the object would never be handled.
+// TestStubHasAnnotations checks that a stub has the annotations that the program reads. For
+// example, a user requests a reconciliation by an annotation, and the program must see this
+// request.
 func TestStubHasAnnotations(t *testing.T) {
 	o := source()
 	o.Labels = labelled(names(1000))
@@ -168,7 +169,8 @@ func TestNobodyMakesAStub(t *testing.T) {
 	}
 }
 
-// TestContentWithoutSchema checks that a field without a schema is named.
+// TestContentWithoutSchema checks that Refused names the field if a field without a schema is too
+// large.
 func TestContentWithoutSchema(t *testing.T) {
 	o := &identityv1.WorkloadIdentity{}
 	o.Spec.TargetSystem.ProviderConfig = &apiruntime.RawExtension{Raw: []byte(`{"x":"` + strings.Repeat("x", MaxContent) + `"}`)}
@@ -179,7 +181,8 @@ func TestContentWithoutSchema(t *testing.T) {
 	}
 }
 
-// TestTypesWithoutSpec checks that objects whose type has no spec are judged by their metadata.
+// TestTypesWithoutSpec checks objects whose type has no spec. Remember judges such an object by its
+// metadata. Metadata leaves the data of a Secret unchanged.
 func TestTypesWithoutSpec(t *testing.T) {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "tenant-a", Labels: labelled(names(1000))}}
 	_, err := Kept{Labels: true}.Remember(o)
@@ -193,8 +196,8 @@ func TestTypesWithoutSpec(t *testing.T) {
 	}
 }
 
-// TestBoundIsMemory checks EntryCost: labels and finalizers that are just not too large take at most
-// 20 KiB of memory, even if they are many short ones.
+// TestBoundIsMemory checks the value of EntryCost. An object gets as many short labels, or short
+// finalizers, as MaxMetadata allows. The object may take at most 20 KiB of memory.
 func TestBoundIsMemory(t *testing.T) {
 	const fit = MaxMetadata / (3 + EntryCost)
 	short := names(fit)

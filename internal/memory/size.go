@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// size estimates the memory that a value takes in addition to its own fields, in bytes: texts,
-// lists, maps, and what pointers lead to.
+// size estimates how many bytes of memory the texts, lists and maps in a value take, and the values
+// that its pointers lead to. The fixed size of the value's type does not count.
 func size(v reflect.Value) int {
 	total := 0
 	switch v.Kind() {
@@ -26,26 +26,26 @@ func size(v reflect.Value) int {
 			total += size(v.Index(i))
 		}
 	case reflect.Map:
-		// The slots of a map are half empty on average.
+		// On average, half of the slots of a map are empty.
 		total = 2 * v.Len() * int(v.Type().Key().Size()+v.Type().Elem().Size())
 		for entries := v.MapRange(); entries.Next(); {
 			total += size(entries.Key()) + size(entries.Value())
 		}
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
-			return 0 // all times share their location
+			return 0 // a time points only to its location, and all times share one location
 		}
 		for i := range v.NumField() {
 			total += size(v.Field(i))
 		}
-	default: // numbers and truth values have no memory of their own
+	default: // numbers and booleans point to no other memory
 	}
 	return total
 }
 
-// largest returns the path of the field that makes a value too large. The argument path is the path
-// of the value. As long as one field takes more than half of the value's memory, largest looks
-// into this field.
+// largest returns the path of the field that makes the value v too large. The argument path is the
+// path of v itself. If one field takes more than half of v's memory, largest searches inside this
+// field.
 func largest(v reflect.Value, path string) string {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -60,10 +60,10 @@ func largest(v reflect.Value, path string) string {
 		}
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
 		switch name {
-		case "-": // the content of a field without a schema
+		case "-": // v has no schema, for example a RawExtension, so the path ends at v
 			return path
 		case "":
-			return largest(v.Field(i), path) // an inlined struct has no name
+			return largest(v.Field(i), path) // in JSON, an inlined struct has no name of its own
 		default:
 			return largest(v.Field(i), path+"."+name)
 		}

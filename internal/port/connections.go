@@ -12,27 +12,29 @@ import (
 )
 
 const (
-	// firstBytes is how much more than MaxHeaderBytes a client may send until its first request's
-	// header is complete. firstBytes is enough for a TLS handshake, and for the TLS record in which
-	// the header ends. This record can also have bytes that follow the header.
+	// firstBytes is how many bytes more than MaxHeaderBytes a client may send until the header of
+	// its first request is complete. firstBytes is enough for a TLS handshake, and for the TLS
+	// record in which the header ends. This record may also contain bytes after the header.
 	firstBytes = 32 << 10
-	// progress is the number of bytes of a file that are sent between two notes of progress.
+	// progress is the size of the parts in which ReadFrom sends a file, in bytes.
 	progress = 1 << 20
-	// readBuffer and writeBuffer are the sizes of the kernel's buffers of a connection, in bytes.
-	// Linux doubles them. Without a bound they grow to several MiB, which count as the container's
-	// memory. A readBuffer of 16 KiB would be too small for a client on the same machine. Such a
-	// client sends TCP packets of up to 64 KiB. It delays a packet until the buffer has room for
-	// half of the packet. So the client would send only 16 KiB in 0.2 s.
+	// readBuffer and writeBuffer are the sizes of a connection's buffers in the kernel, in bytes.
+	// Linux doubles both sizes. Without a limit, the buffers would grow to several MiB, and would
+	// count as the container's memory.
+	//
+	// A readBuffer of 16 KiB would be too small for a client on the same machine. Such a client
+	// sends TCP packets of up to 64 KiB. The client's kernel delays a packet until the buffer has
+	// room for half of the packet. So the client would send only 16 KiB in 0.2 s.
 	readBuffer, writeBuffer = 32 << 10, 64 << 10
 )
 
-// errFirstBytes is the error of a connection that sends too much before its first request. A
-// handshake's messages would otherwise fill 64 KiB or more of memory.
+// errFirstBytes is the error of a client that sends too much before its first request. Without this
+// limit, the messages of a handshake could fill 64 KiB or more of memory.
 var errFirstBytes = errors.New("the client sends too much before its first request")
 
-// listener accepts the connections of a port and bounds their number. A new connection is
-// unverified. It becomes verified by its TLS handshake, if the port verifies client certificates.
-// Unverified and verified connections are bounded apart.
+// listener accepts the connections of a port and limits their number. A new connection is
+// unverified. If the port verifies client certificates, a complete TLS handshake makes the
+// connection verified. Unverified and verified connections have separate limits.
 //
 //	Accept ──▶ unverified ──handshake──▶ verified    (a port that verifies clients)
 //	               │
@@ -40,30 +42,31 @@ var errFirstBytes = errors.New("the client sends too much before its first reque
 type listener struct {
 	net.Listener
 
-	verifies      bool // a complete handshake proves that the client has a valid certificate
-	maxFirstBytes int  // bytes that a client may send before its first request
+	verifies      bool // only a client with a valid certificate can complete a handshake
+	maxFirstBytes int  // how many bytes a client may send until its first request's header is complete
 
-	mu                   sync.Mutex // guards what follows, and the fields of conn; never held during I/O
+	mu                   sync.Mutex // guards the two classes, and the fields of conn; not held during I/O
 	unverified, verified class
 }
 
-// class is a set of at most max connections. Each connection is in one of two lists: idle or
-// active. Both lists are in the order of the connections' last progress, oldest first.
+// class is a set of at most max connections: the verified or the unverified connections of a
+// listener. Each connection is in one of two lists: idle or active. Both lists are in the order of
+// the connections' last progress, oldest first.
 type class struct {
 	max int
-	// idle has the connections without a request under way, for example during a handshake or an
-	// unfinished header. An idle connection makes progress when it starts, and when a request ends.
+	// idle has the connections that serve no request, for example during a handshake or an
+	// unfinished header. An idle connection makes progress when the port accepts the connection,
+	// when a handshake makes the connection verified, and when a request ends.
 	idle list.List
-	// active has the connections with a request under way. An active connection makes progress
-	// whenever the port reads or writes bytes.
+	// active has the connections that serve a request. An active connection makes progress when the
+	// port reads or writes bytes of the connection.
 	active list.List
 }
 
 // replaced returns the connection that a new connection replaces, or nil if the class is not full.
-// Usually, this is the connection that has been idle longest. But if active connections have three
-// quarters of the places or more, the active connection with the oldest progress is replaced. So
-// clients that read no answers cannot take the last quarter of the places. New clients still have
-// time to send a request.
+// Usually, the result is the connection that has been idle longest. If a quarter or less of the
+// connections are idle, the result is the active connection with the oldest progress. So the port
+// closes clients that read no answers, and new clients have time to send a request.
 func (s *class) replaced() *conn {
 	if s.idle.Len()+s.active.Len() < s.max {
 		return nil
@@ -83,14 +86,14 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 	c := &conn{TCPConn: accepted.(*net.TCPConn), listener: l}
 	if err := errors.Join(c.SetReadBuffer(readBuffer), c.SetWriteBuffer(writeBuffer)); err != nil {
-		_ = c.TCPConn.Close() // the next read fails too, and ends the connection
+		_ = c.TCPConn.Close() // the next read of the connection fails, and the server then ends the connection
 	}
 	l.move(c, &l.unverified, false)
 	return c, nil
 }
 
-// connState is the function ConnState of the [http.Server]. It notes whether a connection has a
-// request under way.
+// connState is the function ConnState of the [http.Server]. When a request begins or ends,
+// connState moves the connection to the list active or idle.
 func (l *listener) connState(served net.Conn, state http.ConnState) {
 	if over, ok := served.(*tls.Conn); ok {
 		served = over.NetConn()
@@ -106,8 +109,9 @@ func (l *listener) connState(served net.Conn, state http.ConnState) {
 	l.move(c, to, state == http.StateActive)
 }
 
-// move puts a connection at the end of the list active or idle of a class. If the class is full,
-// move closes another connection of the class: see replaced. If c is closed, move does nothing.
+// move puts the connection c at the end of a list of the class to: the list active or the list
+// idle. If the class is full, move closes another connection: see replaced. If c is closed, move
+// does nothing.
 func (l *listener) move(c *conn, to *class, active bool) {
 	l.mu.Lock()
 	if c.closed {
@@ -130,27 +134,27 @@ func (l *listener) move(c *conn, to *class, active bool) {
 	l.mu.Unlock()
 	if replaced != nil {
 		replaced.dropUnsent()
-		_ = replaced.TCPConn.Close() // net/http notices, and ends the connection's goroutine
+		_ = replaced.TCPConn.Close() // the goroutine of the closed connection gets an error, and ends
 	}
 }
 
-// conn is a connection of a listener. Package net/http sends files without copying them, because
-// conn has the method ReadFrom.
+// conn is a connection of a listener. Package net/http sends files with the method ReadFrom of
+// conn. So the kernel sends a file without a copy in the program's memory.
 type conn struct {
 	*net.TCPConn
 
 	listener *listener
 
-	// The mutex of the listener guards these fields.
-	in     *list.List    // the list that has the connection; nil if closed
-	place  *list.Element // the connection's element of the list
-	active bool          // a request is under way
-	used   bool          // the header of a request was complete, or the connection is verified
+	// The mutex of the listener guards the following fields.
+	in     *list.List    // the list that contains the connection; nil if the connection is closed
+	place  *list.Element // the element of this list that contains the connection
+	active bool          // the connection serves a request
+	used   bool          // the client has sent the whole header of a request, or is verified
 	closed bool
-	first  int // bytes read before the first request
+	first  int // number of bytes read while used is false
 }
 
-// leave removes the connection from its list. The caller holds the mutex.
+// leave removes the connection from its list. The caller holds the mutex of the listener.
 func (c *conn) leave() {
 	if c.in != nil {
 		c.in.Remove(c.place)
@@ -158,11 +162,12 @@ func (c *conn) leave() {
 	}
 }
 
-// dropUnsent makes the kernel drop what is not sent yet when the connection is closed. Otherwise,
-// the kernel keeps those bytes for minutes if the client does not read.
+// dropUnsent makes the kernel drop the unsent bytes of the connection when the connection is
+// closed. Otherwise, the kernel would store these bytes for minutes if the client does not read.
 func (c *conn) dropUnsent() { _ = c.SetLinger(0) }
 
-// transferred notes that bytes were read or written. It fails if the client has sent too much
+// transferred records the progress of a connection after bytes were read or written. The argument
+// read is the number of bytes read. The result is errFirstBytes if the client has sent too much
 // before its first request.
 func (c *conn) transferred(read int) error {
 	c.listener.mu.Lock()
@@ -198,8 +203,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom implements [io.ReaderFrom]. It sends the content of a reader in parts, so that progress
-// is noted.
+// ReadFrom implements [io.ReaderFrom]. It sends the content of r in parts, and records the
+// connection's progress after each part.
 func (c *conn) ReadFrom(r io.Reader) (sent int64, err error) {
 	whole, ok := r.(*io.LimitedReader)
 	if !ok {

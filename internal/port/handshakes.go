@@ -11,8 +11,9 @@ import (
 // handshakes is the listener of a port with TLS. Its Accept returns only connections whose TLS
 // handshake is complete. If the port verifies clients, such a connection is verified.
 //
-// Package net/http would make the handshakes itself, but says nothing when they are complete. A
-// verified connection would then be replaced like that of a stranger, until its first request.
+// Package net/http could make the handshakes itself, but does not report when a handshake is
+// complete. The connection would then stay unverified until its first request. Until then, a new
+// connection of a client without a certificate could replace the connection.
 type handshakes struct {
 	*listener
 
@@ -21,8 +22,8 @@ type handshakes struct {
 
 	begin    sync.Once
 	complete chan net.Conn
-	failed   error         // why the listener accepts no more; set before ended is closed
-	ended    chan struct{} // closed when the listener accepts no more
+	failed   error         // the error that ended the listener; set before ended is closed
+	ended    chan struct{} // closed when the listener accepts no more connections
 }
 
 func newHandshakes(l *listener, config *tls.Config, log *log.Logger) *handshakes {
@@ -40,7 +41,7 @@ func (h *handshakes) Accept() (net.Conn, error) {
 	}
 }
 
-// accept begins a handshake for each new connection, until the listener is closed.
+// accept starts a handshake for each new connection, until the listener fails or is closed.
 func (h *handshakes) accept() {
 	for {
 		c, err := h.listener.Accept()
@@ -53,7 +54,8 @@ func (h *handshakes) accept() {
 	}
 }
 
-// handshake makes the handshake of a new connection, and passes the connection to Accept.
+// handshake makes the TLS handshake of the new connection c, and passes the connection to Accept.
+// If the handshake fails, handshake closes c.
 func (h *handshakes) handshake(c net.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), HeaderTimeout)
 	defer cancel()

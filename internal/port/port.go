@@ -1,8 +1,8 @@
-// Package port opens the TCP ports of Lanyard's programs. Every port bounds the number of its
-// connections, the time and size of requests, and the memory of a connection. So clients without
-// credentials cannot use up a program's memory, and cannot block other clients.
+// Package port opens the TCP ports of Lanyard's programs. Every port limits the number of its
+// connections, the time of a request, the size of a header, and the memory of a connection. So
+// clients without credentials cannot exhaust a program's memory, and cannot block other clients.
 //
-// No other package opens a port; a test in internal/architecture checks this.
+// A test in internal/architecture checks that no other package opens a port.
 package port
 
 import (
@@ -20,60 +20,65 @@ import (
 )
 
 const (
-	// MaxConnections is the largest number of open connections of a port. When the port is full, a
-	// new connection replaces the connection that has been idle longest.
+	// MaxConnections is the largest number of a port's open connections. The connections that
+	// MaxVerified limits do not count. If the port is full, a new connection usually replaces the
+	// connection that has been idle longest.
 	MaxConnections = 500
-	// MaxVerified is the largest number of connections whose client has shown its certificate. They
-	// do not count for MaxConnections, and other connections never replace them.
+	// MaxVerified is the largest number of a port's connections whose client has shown its
+	// certificate. These connections do not count for MaxConnections. Connections of clients
+	// without a certificate never replace these connections.
 	MaxVerified = 1000
-	// HeaderTimeout is the longest time of a TLS handshake, and of a request's header.
+	// HeaderTimeout is the longest time of a TLS handshake. It is also the longest time in which a
+	// client may send a request's header.
 	HeaderTimeout = 5 * time.Second
 	// IdleTimeout is the longest pause between two requests of a connection.
 	IdleTimeout = 10 * time.Second
-	// VerifiedIdleTimeout is IdleTimeout for clients that have shown their certificate. An API
-	// server should not lose its connection between two requests, so it is 90 s, as for
-	// [http.DefaultTransport].
+	// VerifiedIdleTimeout replaces IdleTimeout if the clients of the port must show a certificate.
+	// Such a client is the API server, whose connection should stay open between two requests. The
+	// value is the same as in [http.DefaultTransport].
 	VerifiedIdleTimeout = 90 * time.Second
-	// maxStreams is the largest number of requests of an HTTP/2 connection that are under way.
+	// maxStreams is the largest number of simultaneous requests of an HTTP/2 connection.
 	maxStreams = 100
-	// requestBuffer is the number of bytes of a body that an HTTP/2 connection stores until a
-	// handler reads them. Clients may send 64 KiB before they know the bound. A handler may let
-	// requests wait before the handler reads their bodies. So a connection stores requestBuffer
-	// bytes for each of maxStreams requests. Otherwise, bodies that wait would block the
-	// connection's other requests.
+	// requestBuffer is how many bytes of a request's body an HTTP/2 connection can store until the
+	// handler reads the body. A client may send 64 KiB before the client knows a smaller limit. A
+	// handler may let requests wait before the handler reads their bodies. So a connection can
+	// store requestBuffer bytes for each of maxStreams requests. With less memory, the bodies of
+	// waiting requests would block the connection's other requests.
 	requestBuffer = 64 << 10
-	// shutdownTimeout is how long requests may take to end when the program ends.
+	// shutdownTimeout is how long the server waits for unfinished requests when the program ends.
 	shutdownTimeout = 10 * time.Second
 )
 
-// Config says what a port serves, and what differs from the usual bounds.
+// Config describes a port: its address, its handler, its log and its limits.
 type Config struct {
-	// Name is the purpose of the port, such as "metrics", for the log. Required.
+	// Name is the purpose of the port, such as "metrics". Log messages contain Name. Required.
 	Name string
-	// Flag is the flag that sets Address, such as "--metrics-address", for errors. Required.
+	// Flag is the flag that sets Address, such as "--metrics-address". Errors contain Flag.
+	// Required.
 	Flag string
 	// Address is where the port listens, such as ":8080". Required.
 	Address string
 	// Handler answers the requests. Required.
 	Handler http.Handler
-	// Log gets the server's errors. Failed handshakes have the level debug. Required.
+	// Log gets the server's messages, with the level debug. Only a handler's panic has the level
+	// error. Required.
 	Log *slog.Logger
 
-	// TLS is the configuration of TLS. Default: none, so that the port speaks plain HTTP.
+	// TLS is the configuration of TLS. Default: nil, so the port serves HTTP without TLS.
 	TLS *tls.Config
-	// Verified says that TLS completes a handshake only if the client has shown a valid
-	// certificate. MaxVerified bounds the number of connections with a complete handshake.
+	// Verified says that TLS requires a valid certificate from each client. MaxVerified then limits
+	// the number of connections with a complete handshake.
 	Verified bool
 	// MaxHeaderBytes is the largest size of a request's header, in bytes. Default: 16 KiB.
 	MaxHeaderBytes int
-	// WriteTimeout is the longest time from a request's header to the end of the answer. Default:
-	// 10 s.
+	// WriteTimeout is the longest time from the end of a request's header to the end of the answer.
+	// Default: 10 s.
 	WriteTimeout time.Duration
 }
 
 // Open listens on the port and returns the port's server. The program's manager calls the server's
-// method Start. The server then serves requests until the context of Start ends. The context of
-// Open counts only until Open returns.
+// method Start. The server then serves requests until the context of Start ends. The argument ctx
+// affects only the call of Open.
 func Open(ctx context.Context, c Config) (*manager.Server, error) {
 	if c.MaxHeaderBytes == 0 {
 		c.MaxHeaderBytes = 16 << 10
@@ -94,7 +99,7 @@ func Open(ctx context.Context, c Config) (*manager.Server, error) {
 	bounded.unverified.max, bounded.verified.max = MaxConnections, MaxVerified
 	server := &http.Server{
 		Handler: c.Handler, TLSConfig: c.TLS, ConnState: bounded.connState,
-		ReadHeaderTimeout: HeaderTimeout, // also the time of the TLS handshake
+		ReadHeaderTimeout: HeaderTimeout, // the type handshakes has the same limit for a TLS handshake
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      c.WriteTimeout,
 		IdleTimeout:       idle,
@@ -106,7 +111,7 @@ func Open(ctx context.Context, c Config) (*manager.Server, error) {
 			MaxReadFrameSize:              16 << 10,
 		},
 		ErrorLog: log.New(errorLog{c.Log.With("port", c.Name)}, "", 0),
-		// Without this setting, net/http would answer "OPTIONS *" itself.
+		// By default, net/http answers the request "OPTIONS *". With this setting, Handler answers.
 		DisableGeneralOptionsHandler: true,
 	}
 	var accepting net.Listener = bounded
@@ -117,11 +122,12 @@ func Open(ctx context.Context, c Config) (*manager.Server, error) {
 	return &manager.Server{Name: c.Name, Server: server, Listener: accepting, ShutdownTimeout: &shutdown}, nil
 }
 
-// errorLog is the writer of an [http.Server]'s log. Clients cause nearly all of these messages, for
-// example with a failed handshake, so the level is debug. A panic of a handler has the level error.
+// errorLog writes the messages of an [http.Server] to the program's log. Clients cause nearly all
+// of these messages, for example by a failed handshake. So the level of these messages is debug. A
+// panic of a handler has the level error.
 type errorLog struct{ log *slog.Logger }
 
-// Write implements [io.Writer]: p is one message.
+// Write implements [io.Writer]. The argument p is one message.
 func (l errorLog) Write(p []byte) (int, error) {
 	if bytes.Contains(p, []byte("panic serving")) {
 		l.log.Error(string(p))

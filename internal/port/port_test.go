@@ -32,7 +32,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/port"
 )
 
-// start opens a port and serves until the test ends.
+// start opens a port with the configuration c. It returns the port's server and address. The server
+// serves until the test ends.
 func start(t *testing.T, c port.Config) (server *manager.Server, address string) {
 	t.Helper()
 	c.Name, c.Flag, c.Address, c.Log = "test", "--test-address", "127.0.0.1:0", slog.New(slog.DiscardHandler)
@@ -51,7 +52,7 @@ func start(t *testing.T, c port.Config) (server *manager.Server, address string)
 	return server, server.Listener.Addr().String()
 }
 
-// dial opens a connection and sends a text.
+// dial opens a connection to an address, and sends a text over the connection.
 func dial(t *testing.T, address, text string) net.Conn {
 	t.Helper()
 	var dialer net.Dialer
@@ -63,7 +64,7 @@ func dial(t *testing.T, address, text string) net.Conn {
 	return c
 }
 
-// flood opens n connections. Each sends the text.
+// flood opens n connections, and sends the text over each connection.
 func flood(t *testing.T, n int, address, text string) []net.Conn {
 	t.Helper()
 	connections := make([]net.Conn, n)
@@ -73,7 +74,7 @@ func flood(t *testing.T, n int, address, text string) []net.Conn {
 	return connections
 }
 
-// open counts the connections that the server has not closed.
+// open returns how many of the connections the server has not closed.
 func open(t *testing.T, connections []net.Conn) int {
 	t.Helper()
 	n := 0
@@ -109,8 +110,9 @@ func ask(t *testing.T, c net.Conn) (status int, err error) {
 	return answer.StatusCode, err
 }
 
-// soon waits until a condition holds. It waits less than port.HeaderTimeout, after which
-// connections end anyway.
+// soon waits until a condition holds. If the condition does not hold in time, the test fails. The
+// longest wait is shorter than port.HeaderTimeout: the server closes idle connections after this
+// timeout.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	const wait = port.HeaderTimeout * 4 / 5
@@ -121,8 +123,8 @@ func soon(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestFlood opens three times as many connections as a port may have. The number of open
-// connections and of goroutines stays bounded, and honest requests are answered.
+// TestFlood opens three times as many connections as a port may have. The numbers of open
+// connections and of goroutines stay limited, and an honest request is answered.
 func TestFlood(t *testing.T) {
 	for name, text := range map[string]string{"nothing": "", "an unfinished header": "GET / HTTP/1.1\r\nA: " + strings.Repeat("a", 4000)} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +142,7 @@ func TestFlood(t *testing.T) {
 }
 
 // TestLongestIdleIsReplaced opens one connection more than a port may have. The port closes the
-// connection that has been idle longest. Connections with a request stay open.
+// connection that has been idle longest. A connection that serves a request stays open.
 func TestLongestIdleIsReplaced(t *testing.T) {
 	end, started := make(chan struct{}), make(chan struct{})
 	_, address := start(t, port.Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -153,7 +155,7 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 	running := dial(t, address, "GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
 	<-started
 	connections := flood(t, port.MaxConnections-1, address, "")
-	for _, c := range connections[:2] { // then connections[2] has been idle longest
+	for _, c := range connections[:2] { // after these requests, connections[2] has been idle longest
 		if status, err := ask(t, c); status != http.StatusOK || err != nil {
 			t.Fatal(status, err)
 		}
@@ -169,8 +171,8 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 	}
 }
 
-// TestReplacedConnectionsAreReset checks that a replaced connection is reset. The kernel would
-// otherwise keep what it has not sent yet.
+// TestReplacedConnectionsAreReset checks that the server resets a replaced connection. Without a
+// reset, the kernel would still store the connection's unsent bytes.
 func TestReplacedConnectionsAreReset(t *testing.T) {
 	_, address := start(t, port.Config{})
 	first := dial(t, address, "")
@@ -181,8 +183,8 @@ func TestReplacedConnectionsAreReset(t *testing.T) {
 	}
 }
 
-// TestSlowReadersAreReset checks what happens to a client that does not read its answer within
-// WriteTimeout. The server resets the client's connection.
+// TestSlowReadersAreReset checks a client that does not read its whole answer within WriteTimeout.
+// The server resets the client's connection.
 func TestSlowReadersAreReset(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "artifact")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
@@ -204,9 +206,10 @@ func TestSlowReadersAreReset(t *testing.T) {
 	}
 }
 
-// TestActiveAreReplacedLast fills a port with clients that send a request and read no answer. A new
-// client still gets its answer, and so does a client that reads while more than port.MaxConnections
-// others come.
+// TestActiveAreReplacedLast fills a port with clients that send a request but do not read the
+// answer. One more client reads its answer in parts. More than port.MaxConnections further clients
+// connect, but the reading client gets its whole answer. Afterwards, a new client gets an answer
+// too.
 func TestActiveAreReplacedLast(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "artifact")
 	must.Succeed(t, os.WriteFile(file, nil, 0o600))
@@ -218,7 +221,7 @@ func TestActiveAreReplacedLast(t *testing.T) {
 	honest := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	answer, err := http.ReadResponse(bufio.NewReader(honest), nil)
 	must.Succeed(t, err)
-	for range 30 { // read a part while others connect, several times
+	for range 30 { // 30 times: read a part of the answer, then open connections of other clients
 		if _, err := io.CopyN(io.Discard, answer.Body, 4<<20); err != nil {
 			t.Fatal("a client that reads is replaced:", err)
 		}
@@ -234,7 +237,8 @@ func TestActiveAreReplacedLast(t *testing.T) {
 	}
 }
 
-// TestTimes checks that unfinished headers, unfinished handshakes and idle connections end.
+// TestTimes checks that the server closes idle connections in time. The same is true for
+// connections with an unfinished header or an unfinished handshake.
 func TestTimes(t *testing.T) {
 	_, plain := start(t, port.Config{})
 	_, secure := start(t, port.Config{TLS: newPKI(t).server(tls.NoClientCert)})
@@ -263,20 +267,21 @@ func TestTimes(t *testing.T) {
 	waiting.Wait()
 }
 
-// readOnly returns a connection's reader with a deadline of a minute.
+// readOnly returns the connection c as a reader. Reading fails after a minute.
 func readOnly(c net.Conn) io.Reader {
 	_ = c.SetReadDeadline(time.Now().Add(time.Minute))
 	return c
 }
 
-// TestSize checks that headers and messages of handshakes are bounded.
+// TestSize checks that the server refuses a header or a handshake that is too large.
 func TestSize(t *testing.T) {
 	_, plain := start(t, port.Config{})
 	long := dial(t, plain, "GET / HTTP/1.1\r\nHost: a\r\nA: "+strings.Repeat("a", 24<<10)+"\r\n\r\n")
 	if answer, err := http.ReadResponse(bufio.NewReader(long), nil); err != nil || answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a header of 24 KiB: %v, %v", answer, err)
 	}
-	// A ClientHello of 64 KiB, in records of 16 KiB. Its last record is missing.
+	// The text hello is a ClientHello of 64 KiB, in TLS records of 16 KiB. The last record is
+	// missing.
 	_, secure := start(t, port.Config{TLS: newPKI(t).server(tls.NoClientCert)})
 	record := "\x16\x03\x01\x40\x00"
 	hello := record + "\x01\x00\xff\xff" + strings.Repeat("a", 16<<10-4)
@@ -289,7 +294,8 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// TestBuffers checks that the kernel stores little of an answer that the client does not read.
+// TestBuffers checks how much of an answer the kernel stores if the client does not read. The limit
+// is 1 MiB.
 func TestBuffers(t *testing.T) {
 	var written atomic.Int64
 	_, address := start(t, port.Config{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -303,21 +309,22 @@ func TestBuffers(t *testing.T) {
 	client := dial(t, address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	must.Succeed(t, client.(*net.TCPConn).SetReadBuffer(16<<10))
 	soon(t, "the answer begins", func() bool { return written.Load() > 0 })
-	time.Sleep(500 * time.Millisecond) // more than enough for 4 MiB
+	time.Sleep(500 * time.Millisecond) // with larger buffers, enough time to write the whole answer of 4 MiB
 	if n := written.Load(); n > 1<<20 {
 		t.Errorf("the buffers hold %d KiB, want at most 1024", n>>10)
 	}
 }
 
-// TestVerifiedBeforeTheFirstRequest floods a port whose client has made the handshake, but has sent
-// no request yet. The client's connection is not replaced.
+// TestVerifiedBeforeTheFirstRequest checks a client with a valid certificate. The client has
+// completed the handshake, but has sent no request yet. A flood does not replace the client's
+// connection.
 func TestVerifiedBeforeTheFirstRequest(t *testing.T) {
 	p := newPKI(t)
 	_, address := start(t, port.Config{TLS: p.server(tls.RequireAndVerifyClientCert), Verified: true})
 	client := tls.Client(dial(t, address, ""), &tls.Config{
 		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, RootCAs: p.roots, ServerName: "localhost", Certificates: []tls.Certificate{p.known},
 	})
-	must.Succeed(t, client.HandshakeContext(t.Context())) // with TLS 1.2, the server ends the handshake
+	must.Succeed(t, client.HandshakeContext(t.Context())) // with TLS 1.2, the server has then completed its handshake too
 	flood(t, port.MaxConnections+10, address, "")
 	_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	must.Succeed(t, err)
@@ -327,7 +334,8 @@ func TestVerifiedBeforeTheFirstRequest(t *testing.T) {
 }
 
 // TestVerifiedConnectionsStay floods a port that verifies client certificates. A verified
-// connection is not closed, over HTTP/1.1 and HTTP/2, and a new verified client still gets in.
+// connection stays open, over HTTP/1.1 and HTTP/2. A new client with a valid certificate gets an
+// answer, and clients without a valid certificate get an error.
 func TestVerifiedConnectionsStay(t *testing.T) {
 	for name, protocols := range map[string][]string{"HTTP/1.1": {"http/1.1"}, "HTTP/2": {"h2"}} {
 		t.Run(name, func(t *testing.T) {
@@ -360,7 +368,8 @@ func TestVerifiedConnectionsStay(t *testing.T) {
 				soon(t, "the port is full", func() bool { return closed(strangers[port.MaxConnections-1], time.Millisecond) })
 				get(known)
 			}
-			// A client that shows a certificate without having its private key is a stranger too.
+			// The client thief shows a valid certificate, but does not have the certificate's
+			// private key.
 			thief := pki.client(t, protocols, true)
 			transport := thief.Transport.(*http.Transport)
 			stolen := transport.TLSClientConfig.Certificates[0]
@@ -384,7 +393,7 @@ func TestVerifiedConnectionsStay(t *testing.T) {
 	}
 }
 
-// TestErrorsNameTheFlag checks that a port that is taken gives an error with the flag.
+// TestErrorsNameTheFlag opens a port whose address is already in use. The error contains the flag.
 func TestErrorsNameTheFlag(t *testing.T) {
 	_, address := start(t, port.Config{})
 	_, err := port.Open(t.Context(), port.Config{Flag: "--metrics-address", Address: address})
@@ -393,7 +402,8 @@ func TestErrorsNameTheFlag(t *testing.T) {
 	}
 }
 
-// pki is a CA with the certificates that it has signed.
+// pki is a CA with two certificates that the CA has signed. The certificate serving is for a
+// server, and known is for a client.
 type pki struct {
 	roots          *x509.CertPool
 	serving, known tls.Certificate
@@ -433,12 +443,14 @@ func newPKI(t *testing.T) *pki {
 	return p
 }
 
-// server returns the configuration of a server.
+// server returns the TLS configuration of a server. The argument clients says how the server checks
+// client certificates.
 func (p *pki) server(clients tls.ClientAuthType) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{p.serving}, ClientAuth: clients, ClientCAs: p.roots}
 }
 
-// client returns a client with connections of its own. It has a certificate if it is known.
+// client returns an HTTP client with its own connections. If known is true, the client has a
+// certificate.
 func (p *pki) client(t *testing.T, protocols []string, known bool) *http.Client {
 	t.Helper()
 	config := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.roots, ServerName: "localhost", NextProtos: protocols}

@@ -15,10 +15,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
-// ManagerOptions returns the options of a program's manager. For a kind in kept, the manager caches
-// only the objects and fields that its entry selects. Of other kinds, the manager caches no metadata
-// that tenants can grow; see [memory.Metadata]. The given functions register the types in the
-// manager's scheme. The manager opens no ports; see [Flags.AddPorts].
+// ManagerOptions returns the options of a program's manager. The map kept says which kinds have
+// their own cache settings. Of such a kind, the cache has only the objects and fields that the
+// kind's entry selects. Of each other kind, the cache removes the metadata that tenants can make
+// large; see [memory.Metadata]. The functions in kinds register the types in the manager's scheme.
+// The manager opens no ports; see [Flags.AddPorts].
 func ManagerOptions(kept map[client.Object]kubecache.ByObject, kinds ...func(*runtime.Scheme) error) (manager.Options, error) {
 	builder := runtime.NewSchemeBuilder(kinds...)
 	scheme := runtime.NewScheme()

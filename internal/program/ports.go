@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// smallHeader is the largest header of requests for metrics and health, in bytes.
+	// smallHeader is the maximum size of a request's header at each port of this file, in bytes.
 	smallHeader = 4 << 10
-	// maxScrapes is the number of requests for metrics that are answered at once. Others get 503.
+	// maxScrapes is the maximum number of concurrent requests for metrics. Further requests get
+	// the status 503.
 	maxScrapes = 8
-	// profileTimeout is the longest time of a profile.
+	// profileTimeout is the maximum time to answer a request for a profile.
 	profileTimeout = 5 * time.Minute
 )
 
-// Adder is the part of a [manager.Manager] to which ports are added.
+// Adder adds the server of a port to a program. A [manager.Manager] is an Adder.
 type Adder interface {
 	Add(server manager.Runnable) error
 }
 
-// AddPorts adds the ports of metrics and health to a manager. The path /healthz answers while the
-// process runs, and /readyz while all the given checks succeed.
+// AddPorts adds the ports of metrics and health to a manager. The path /healthz reports success
+// while the process runs. The path /readyz reports success while all checks in ready succeed.
 func (f *Flags) AddPorts(ctx context.Context, to Adder, log *slog.Logger, ready map[string]healthz.Checker) error {
 	err := addPort(ctx, to, port.Config{
 		Name: "metrics", Flag: "--metrics-address", Address: f.MetricsAddress, Log: log,
@@ -55,8 +56,8 @@ func AddProfilePort(ctx context.Context, to Adder, address string, log *slog.Log
 	})
 }
 
-// addPort opens the port and adds it to a manager. The address "0" and an empty address add no
-// port: with an empty address, package net would choose a port itself.
+// addPort opens the port and adds its server to a manager. For the address "0" or an empty address,
+// addPort does nothing: given an empty address, package net would choose a port itself.
 func addPort(ctx context.Context, to Adder, c port.Config) error {
 	if c.Address == "0" || c.Address == "" {
 		return nil
@@ -68,7 +69,7 @@ func addPort(ctx context.Context, to Adder, c port.Config) error {
 	return to.Add(server)
 }
 
-// metricsHandler answers with all metrics of the process.
+// metricsHandler returns a handler that answers with all metrics of the process.
 func metricsHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{
@@ -77,7 +78,7 @@ func metricsHandler() http.Handler {
 	return mux
 }
 
-// healthHandler answers to the probes of a kubelet.
+// healthHandler returns a handler that answers the health probes of a kubelet.
 func healthHandler(ready map[string]healthz.Checker) http.Handler {
 	mux := http.NewServeMux()
 	for path, checks := range map[string]map[string]healthz.Checker{
@@ -86,12 +87,12 @@ func healthHandler(ready map[string]healthz.Checker) http.Handler {
 	} {
 		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
 		mux.Handle(path, handler)
-		mux.Handle(path+"/", handler) // one check by its name
+		mux.Handle(path+"/", handler) // a path such as /readyz/keys runs only the check named keys
 	}
 	return mux
 }
 
-// profileHandler answers with the profiles that [pprof.Index] lists.
+// profileHandler returns a handler that answers with the profiles that [pprof.Index] lists.
 func profileHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -19,7 +19,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
 
-// servers starts the servers that are added, and has their addresses by name.
+// servers is a [program.Adder] that starts each added server. The map addresses has the address of
+// each server, by the server's name.
 type servers struct {
 	t         *testing.T
 	addresses map[string]string
@@ -39,8 +40,8 @@ func (s *servers) Add(r manager.Runnable) error {
 	return nil
 }
 
-// TestPorts checks the ports that all daemons have, and the port of profiles: their paths, and that
-// idle connections are bounded.
+// TestPorts checks the ports of metrics, health and profiles. Each port must answer at its paths,
+// and must close the oldest of too many idle connections.
 func TestPorts(t *testing.T) {
 	added := &servers{t: t, addresses: map[string]string{}}
 	log := slog.New(slog.DiscardHandler)
@@ -93,7 +94,7 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestPortsThatAreOff checks the values of flags that open no port.
+// TestPortsThatAreOff checks that the addresses "0" and "" open no port.
 func TestPortsThatAreOff(t *testing.T) {
 	added := &servers{t: t, addresses: map[string]string{}}
 	log := slog.New(slog.DiscardHandler)

@@ -40,7 +40,8 @@ const (
 //   - the headers that name the caller
 type frontProxy struct {
 	ca *dynamiccertificates.ConfigMapCAController
-	// roots returns the options to verify a certificate of ca. known is false until ca is read.
+	// roots returns the options to verify a certificate that ca has signed. The result known is
+	// false until ca has been read.
 	roots   func() (options x509.VerifyOptions, known bool)
 	headers *headerrequest.RequestHeaderAuthRequestController
 }
@@ -96,15 +97,15 @@ func (f *frontProxy) start(ctx context.Context) error {
 }
 
 // tls returns the configuration of TLS connections to the token server. A handshake succeeds only
-// if the client shows a certificate of the front proxy, and has its private key. So other clients
-// can send no request. Each handshake uses the settings that f has at the time of the handshake.
+// if the client shows a certificate of the front proxy, and has the certificate's private key. So
+// other clients can send no request. Each handshake uses the current settings in f.
 func (f *frontProxy) tls(serving *Certificate) *tls.Config {
 	protocols := []string{"h2", "http/1.1"}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: protocols,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			options, known := f.roots()
-			if !known || options.Roots == nil { // without roots, crypto/tls would accept every public CA
+			if !known || options.Roots == nil { // without roots, crypto/tls would accept all CAs that the machine trusts
 				return nil, errors.New("the CA of the front proxy is not known")
 			}
 			return &tls.Config{
@@ -122,8 +123,8 @@ func (f *frontProxy) tls(serving *Certificate) *tls.Config {
 	}
 }
 
-// allowed reports whether the name in a client certificate is one of the front proxy's names. It
-// does not verify the certificate. If the API server lists no names, none is allowed.
+// allowed reports whether the name in a client certificate is one of the front proxy's names.
+// The caller must verify the certificate. If the API server lists no names, no name is allowed.
 func (f *frontProxy) allowed(state *tls.ConnectionState) bool {
 	return state != nil && len(state.PeerCertificates) > 0 &&
 		slices.Contains(f.headers.AllowedClientNames(), state.PeerCertificates[0].Subject.CommonName)

@@ -55,8 +55,9 @@ func TestOnlyTheAPIServerCalls(t *testing.T) {
 	}
 }
 
-// TestFloodOfStrangers opens more connections than the port may have. The clients have no
-// certificate. The API server's connection stays, and the strangers' headers are not read.
+// TestFloodOfStrangers opens more connections than the port may have, from strangers: clients
+// without a certificate. The API server's connection must stay open. The server must not answer a
+// request from a stranger.
 func TestFloodOfStrangers(t *testing.T) {
 	r := newRig(t, banana())
 	alice := r.minter(t)
@@ -81,8 +82,8 @@ func TestFloodOfStrangers(t *testing.T) {
 		defer stranger.Close()
 		strangers = append(strangers, stranger)
 	}
-	// Wait until the server closes the last connection of the older half. The server does this when
-	// it accepts the last stranger. So all strangers have been accepted.
+	// Wait until the server closes the last connection of the older half. The server closes this
+	// connection when it accepts the last stranger. So the server has accepted all strangers.
 	if n, err := strangers[port.MaxConnections-1].Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Fatal("an idle stranger reads", n, err)
 	}
@@ -92,7 +93,7 @@ func TestFloodOfStrangers(t *testing.T) {
 	fresh := r.minter(t)
 	fresh.mint(t, `{}`).request(t)
 
-	// A client without the certificate gets an alert, and no answer to its header.
+	// A client without a certificate gets a TLS alert instead of an answer to its request.
 	stranger, err := tls.Dial("tcp", r.address, &tls.Config{RootCAs: r.roots, ServerName: serverHost, MinVersion: tls.VersionTLS12})
 	must.Succeed(t, err)
 	defer stranger.Close()
@@ -102,7 +103,7 @@ func TestFloodOfStrangers(t *testing.T) {
 	}
 }
 
-// TestHandshake is the truth table of the certificates with which a TLS handshake succeeds.
+// TestHandshake checks with which client certificates a TLS handshake succeeds.
 func TestHandshake(t *testing.T) {
 	r := newRig(t)
 	other := mustAuthority(t)

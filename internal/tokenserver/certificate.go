@@ -31,14 +31,14 @@ type Certificate struct {
 	// trusts.
 	Service *APIService
 
-	mu      sync.Mutex        // guards what follows; never held during I/O
-	leaf    *tls.Certificate  // nil before the first Step
+	mu      sync.Mutex        // guards the fields below; never held during I/O
+	leaf    *tls.Certificate  // the serving certificate; nil before the first Step
 	issuer  *x509.Certificate // the CA that signed leaf
 	renewAt time.Time
 }
 
-// GetCertificate returns the current leaf. It is the function of that name of a [tls.Config]. It
-// fails before the first Step.
+// GetCertificate returns the current serving certificate. It is a function for the field
+// GetCertificate of a [tls.Config]. Before the first Step, GetCertificate returns an error.
 func (c *Certificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

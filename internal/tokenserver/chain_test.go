@@ -50,7 +50,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestSlowSigner checks that a caller waits no longer than the timeout in its request.
+// TestSlowSigner checks that the server answers at the timeout in a request, even if the signer
+// takes longer.
 func TestSlowSigner(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)

@@ -14,9 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
-// Remember is a ByObject.Transform for the cache of WorkloadIdentities; see [memory.Kept]. It keeps
-// the labels, because the CEL expressions about context objects can read them. Of the status, it
-// keeps only the fields that [CachedIdentities.FromOtherRings] reads.
+// Remember reduces a WorkloadIdentity for a cache, and returns the reduced object. Remember is a
+// ByObject.Transform; see [memory.Kept]. Remember keeps the labels, because CEL expressions about
+// context objects can read the labels. Of the status, Remember keeps only the fields that
+// [CachedIdentities.FromOtherRings] reads.
 func Remember(object any) (any, error) {
 	if identity, ok := object.(*identityv1.WorkloadIdentity); ok {
 		identity.Status = identityv1.WorkloadIdentityStatus{Issuer: identity.Status.Issuer, KeyRing: identity.Status.KeyRing}

@@ -16,9 +16,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestLargeIdentity checks that the cache keeps at most 1 KiB of an identity, even if a tenant
-// writes megabytes into it. The issuer must accept the reduced identity if its providerConfig was
-// small, and refuse it if its providerConfig was large.
+// TestLargeIdentity checks that the cache keeps at most 1 KiB of each identity, even of an identity
+// with megabytes of data. The issuer must accept the reduced identity if its providerConfig was
+// small, and must refuse the reduced identity if its providerConfig was large.
 func TestLargeIdentity(t *testing.T) {
 	made := &issuer.Issuer{URL: "https://issuer.example.com", Limits: issuer.Limits{Min: time.Minute, Default: time.Hour, Max: time.Hour}}
 	for _, tt := range []struct {

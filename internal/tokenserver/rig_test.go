@@ -258,15 +258,15 @@ func (r *rig) spoke(t *testing.T, account string) *caller {
 	return r.call(t, r.proxies, frontName, http.Header{"X-Remote-User": {spokeUsers + account}, "X-Remote-Group": {"minters"}})
 }
 
-// refusedHandshake reports whether the server has refused the client's certificate. A client of TLS
-// 1.3 sees the refusal when it reads the answer.
+// refusedHandshake reports whether err says that the server has refused the TLS handshake. With TLS
+// 1.3, the client gets this error only when it reads the answer.
 func refusedHandshake(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "remote error: tls: ")
 }
 
 type answer struct {
-	proto  string // such as HTTP/2.0
-	code   int    // 0 if the server has refused the handshake
+	proto  string // the protocol, such as HTTP/2.0
+	code   int    // the HTTP status; 0 if the server has refused the TLS handshake
 	header http.Header
 	body   string
 }

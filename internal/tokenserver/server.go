@@ -35,8 +35,8 @@ import (
 // Config are the parts of a [Server]. Preconditions and Audit are optional. At least one of Issuer
 // and SVIDs is required. All other parts are required, unless their comment says otherwise.
 type Config struct {
-	// Address is where the server listens, such as ":8443". Only the API server's front proxy can
-	// connect.
+	// Address is the address at which the server listens, such as ":8443". Only the API server's
+	// front proxy can send requests.
 	Address string
 	// Certificate is the serving certificate of the server. The API server must trust it.
 	Certificate *Certificate
@@ -66,7 +66,7 @@ type Config struct {
 	// Audit gets an event of level Metadata for each token request. Default: none, so that only the
 	// API server has an audit log.
 	Audit audit.Backend
-	// Log gets failed handshakes, with the level debug.
+	// Log gets the errors of the port. Failed TLS handshakes have the level debug.
 	Log *slog.Logger
 }
 
@@ -77,7 +77,7 @@ type Server struct {
 	api     *manager.Server
 }
 
-// New makes a server, and listens on its port. It fails if the API server does not publish its
+// New returns a server that listens on its port. New fails if the API server does not publish the
 // settings for forwarded requests.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if err := checkSVIDKinds(c.SVIDKinds); err != nil {
@@ -105,8 +105,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	api, err := port.Open(ctx, port.Config{
 		Name: "api", Flag: "--listen-address", Address: c.Address, Handler: generic.Handler, Log: c.Log,
 		TLS: proxy.tls(c.Certificate), Verified: true,
-		MaxHeaderBytes: 64 << 10, // users with many groups have long headers
-		// The library ends each request at its own deadline, and then answers.
+		MaxHeaderBytes: 64 << 10, // requests of users with many groups have long headers
+		// The library ends each request after RequestTimeout, at the latest. The library then has
+		// 10 s to send the answer.
 		WriteTimeout: config.RequestTimeout + 10*time.Second,
 	})
 	if err != nil {
@@ -175,8 +176,8 @@ func (s *Server) Run(ctx context.Context) error {
 		defer close(answered)
 	}
 	// This call only prepares the library's handlers. The call opens no port, because the
-	// library's configuration has no SecureServing. Lanyard could not bound the connections of the
-	// library's own port, so s.api serves the requests.
+	// library's configuration has no SecureServing. Instead, s.api serves the requests, because
+	// the library's own port would accept any number of connections.
 	if _, _, err := s.generic.PrepareRun().NonBlockingRunWithContext(ctx, 0); err != nil {
 		return err
 	}

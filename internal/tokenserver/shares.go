@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// maxBody is the maximum size of a request's body in bytes. The largest request that can be
-	// answered has 16 audiences of 255 bytes and a context object, which is less than 8 KiB.
+	// maxBody is the maximum size of a request's body in bytes. The largest valid request has 16
+	// audiences of 255 bytes and a context object: less than 8 KiB.
 	maxBody = 32 << 10
 	// bodyTimeout is the maximum time in which a request's body must arrive.
 	bodyTimeout = 5 * time.Second
@@ -30,31 +30,32 @@ const (
 	retryAfterFull = 1
 )
 
-// Numbers of requests for tokens and SVIDs that are under way at once. A request that waits for its
-// turn takes up to 100 KiB, with its body and its headers. So all requests together take less than
-// 250 MiB. An API server has up to 100 requests on each of its connections, and opens a new
-// connection if it has more. So requests that wait do not block others.
+// These are the maximum numbers of concurrent requests for tokens and SVIDs. A waiting request
+// takes up to 100 KiB of memory, for its body and its headers. So all requests together take less
+// than 250 MiB. An API server sends up to 100 concurrent requests over one connection. For more
+// requests, the API server opens another connection. So waiting requests never block others.
 const (
 	maxReading = 128 // requests whose body is being read
-	// maxRunning is the maximum number of requests that are authorized and answered. They compete
-	// for processors, so the number is small. Each uses a processor for about 2 ms, and for up to
-	// 10 ms if its context object is costly. Keys in a KMS take about 50 ms to sign. So one
-	// namespace, with half of the places, gets 160 such signatures in a second.
+	// maxRunning is the maximum number of running requests: requests that are being authorized and
+	// answered. This number is small, because running requests compete for processors. A request
+	// takes about 2 ms of processor time, or up to 10 ms with a costly context object. A signature
+	// with a key in a KMS takes about 50 ms. So one namespace, which may use half of the places,
+	// gets 160 such signatures per second.
 	maxRunning = 16
-	maxWaiting = 1024 // requests of all namespaces that wait
-	// maxWaitingPerNamespace is more than the 64 requests that a controller makes at once for a
-	// namespace.
+	maxWaiting = 1024 // waiting requests of all namespaces together
+	// maxWaitingPerNamespace is the maximum number of waiting requests of one namespace. A
+	// controller makes at most 64 concurrent requests for a namespace.
 	maxWaitingPerNamespace = 256
 )
 
-// shares divides the work for tokens and SVIDs among the namespaces of the requests. The API server
-// has already checked that the caller may create tokens in that namespace. So nobody can use the
-// share of another namespace.
+// shares limits the concurrent requests for tokens and SVIDs, and divides them fairly among
+// namespaces. The API server has already checked that the caller may create tokens in the request's
+// namespace. So only callers with this permission use the namespace's share.
 type shares struct {
-	// reading has the places of requests whose body is being read. A body can be slow on purpose.
-	// So a request gets a place in running only after its whole body has arrived.
+	// reading has the places for requests whose body is being read. An attacker can send a body
+	// slowly. So a request gets a place in running only after its whole body has arrived.
 	reading *share.Places
-	// running has the places of requests that are being authorized and answered.
+	// running has the places for requests that are being authorized and answered.
 	running    *share.Places
 	serializer runtime.NegotiatedSerializer
 	metrics    *Metrics
@@ -67,10 +68,10 @@ func newShares(serializer runtime.NegotiatedSerializer, metrics *Metrics) *share
 	return &shares{reading: places(maxReading), running: places(maxRunning), serializer: serializer, metrics: metrics}
 }
 
-// wrap returns a handler that passes each request to one of two handlers. A request that creates a
-// token or an SVID waits for the turn of its namespace, and then goes to the handler creations.
-// Every other request goes to the handler others at once. This API group has nothing else to
-// create than tokens and SVIDs.
+// wrap returns a handler that passes each request to the handler creations or the handler others.
+// A request that creates a token or an SVID waits until its namespace may run another request, and
+// then goes to creations. Every other request goes to others at once. In this API group, clients
+// can create only tokens and SVIDs.
 func (s *shares) wrap(creations, others http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := genericrequest.RequestInfoFrom(r.Context())
@@ -89,15 +90,14 @@ func (s *shares) wrap(creations, others http.Handler) http.Handler {
 	})
 }
 
-// isCreation reports whether a request creates an object. Only such a request can cost more than a
-// small constant. The answer to every other request is a refusal, or is known when the program
-// starts.
+// isCreation reports whether a request creates an object. Only such a request can take much time.
+// Every other request gets a refusal, or an answer that is fixed when the program starts.
 func isCreation(info *genericrequest.RequestInfo) bool {
 	return info.IsResourceRequest && info.Verb == "create"
 }
 
-// serve waits for the request's turn and then calls the handler. If it returns an error, it has not
-// called the handler.
+// serve reads the request's body, waits until the namespace may run another request, and calls the
+// handler. If serve returns an error, it has not called the handler.
 func (s *shares) serve(w http.ResponseWriter, r *http.Request, namespace string, handler http.Handler) error {
 	if err := s.reading.Enter(r.Context(), namespace); err != nil {
 		return tooMany(namespace, err)
@@ -118,7 +118,8 @@ func (s *shares) serve(w http.ResponseWriter, r *http.Request, namespace string,
 	return nil
 }
 
-// tooMany returns the answer for a caller who got no place. It says nothing about other namespaces.
+// tooMany returns the answer to a request that got no place in reading or running. The answer says
+// nothing about other namespaces.
 func tooMany(namespace string, err error) error {
 	using, waiting := 0, 0
 	if full, ok := errors.AsType[*share.NoPlaceError](err); ok {
@@ -130,7 +131,8 @@ func tooMany(namespace string, err error) error {
 		namespace, using, waiting), retryAfterFull)
 }
 
-// readBody returns the body of a request. It fails if the body is too long or too slow.
+// readBody returns the body of a request. It fails if the body is longer than maxBody, or does not
+// arrive within bodyTimeout.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, tooLarge()
@@ -139,7 +141,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := connection.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("limit the time of the body: %w", err))
 	}
-	// kubectl create --raw announces no length.
+	// Requests of kubectl create --raw have no Content-Length. So this code checks the size too.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	_, long := errors.AsType[*http.MaxBytesError](err)
 	switch {
@@ -151,7 +153,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		return nil, apierrors.NewBadRequest("the body did not arrive: " + err.Error())
 	}
-	// A connection of HTTP/1.1 keeps the deadline, which would end a request that waits.
+	// Remove the deadline: on an HTTP/1.1 connection, the deadline would end a waiting request.
 	if err := connection.SetReadDeadline(time.Time{}); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("end the time limit of the body: %w", err))
 	}
@@ -162,20 +164,20 @@ func tooLarge() error {
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("a request for a token or an SVID has at most %d bytes", maxBody))
 }
 
-// place is a request's place among the running requests. The request's handler uses it, and so does
-// the goroutine that makes the token: this goroutine can outlive the handler, for example if the
-// caller goes away. The place is free when nobody uses it any more.
+// place is a request's place in shares.running. The place has up to two users: the request's
+// handler, and the goroutine that makes the token. This goroutine can run longer than the handler,
+// for example if the caller disconnects. The place becomes free when its last user releases it.
 type place struct {
-	mu    sync.Mutex // guards users
+	mu    sync.Mutex // guards the field users
 	users int
 	leave func()
 }
 
-// placeKey is the key of a request's [place] in the request's context.
+// placeKey is the key under which the context of a request has the request's [place].
 type placeKey struct{}
 
-// keepPlace keeps the place of a request until the caller calls release. It fails if the request
-// has no place, or has left its place.
+// keepPlace makes the caller a user of the request's [place], until the caller calls release.
+// It fails if the request has no place, or if the place is already free again.
 func keepPlace(ctx context.Context) (release func(), err error) {
 	p, ok := ctx.Value(placeKey{}).(*place)
 	if !ok || !p.keep() {

@@ -29,15 +29,16 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// crowd sends requests to a handler of shares. Its tests run in a synctest bubble.
+// crowd sends requests of many namespaces to a handler that [shares.wrap] returns. The tests that
+// use a crowd run in a synctest bubble.
 type crowd struct {
 	*shares
 
 	handler http.Handler
 	mu      sync.Mutex
-	served  []string              // namespaces of the requests that got a place, in order
-	leave   chan struct{}         // ends a request that has a place
-	answers map[string][]response // by namespace
+	served  []string              // namespaces of the requests that started to run, in order
+	leave   chan struct{}         // each value ends one running request
+	answers map[string][]response // answers to the requests of each namespace
 	all     sync.WaitGroup
 }
 
@@ -69,7 +70,7 @@ func newCrowd(t *testing.T) *crowd {
 	return c
 }
 
-// deadlines is a ResponseWriter whose request's body can have a deadline.
+// deadlines is a ResponseWriter that stores the deadline for reading the request's body.
 type deadlines struct {
 	*httptest.ResponseRecorder
 
@@ -81,7 +82,7 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// slowBody is a body that never ends, and whose reading fails at the deadline of the request.
+// slowBody is a body that never arrives. Reading the body fails at the deadline in deadlines.
 type slowBody struct{ *deadlines }
 
 func (s slowBody) Read([]byte) (int, error) {
@@ -89,7 +90,8 @@ func (s slowBody) Read([]byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// send starts a request with the body. If slow is set, the body never arrives.
+// send starts a request with the given body, in the background. If slow is true, the request's body
+// never arrives.
 func (c *crowd) send(ctx context.Context, namespace, body string, slow bool) {
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
 	ctx = genericrequest.WithRequestInfo(ctx, &genericrequest.RequestInfo{IsResourceRequest: true, Verb: "create", Namespace: namespace})
@@ -105,7 +107,8 @@ func (c *crowd) send(ctx context.Context, namespace, body string, slow bool) {
 	})
 }
 
-// flood sends requests of each namespace, and waits until each has a place, waits or is refused.
+// flood sends the given number of requests of each namespace. It returns when each request runs,
+// waits for a place, or has been refused.
 func (c *crowd) flood(ctx context.Context, requests int, namespaces ...string) {
 	for _, namespace := range namespaces {
 		for range requests {
@@ -115,8 +118,8 @@ func (c *crowd) flood(ctx context.Context, requests int, namespaces ...string) {
 	}
 }
 
-// next ends one of the running requests, and returns the namespaces that were served since the last
-// call.
+// next ends one running request, and returns the namespaces of the requests that started to run
+// since the last call of next or since.
 func (c *crowd) next() []string {
 	c.leave <- struct{}{}
 	synctest.Wait()
@@ -131,7 +134,7 @@ func (c *crowd) since() []string {
 	return served
 }
 
-// codes returns the status codes of a namespace's answers, and how often each occurred.
+// codes returns how many answers to a namespace's requests have each status code.
 func (c *crowd) codes(namespace string) map[int]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +149,8 @@ func count(list []string, namespace string) int {
 	return len(slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s != namespace }))
 }
 
-// TestFloodFromOneNamespace checks that a namespace with many requests gets half of the places, and
-// that a request of another namespace is served at once.
+// TestFloodFromOneNamespace checks that a namespace with many requests gets half of the places. A
+// request of another namespace must then run at once.
 func TestFloodFromOneNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -168,8 +171,8 @@ func TestFloodFromOneNamespace(t *testing.T) {
 	})
 }
 
-// TestFloodFromManyNamespaces checks that a request waits for at most one request of each other
-// namespace, although the queues of all others are full.
+// TestFloodFromManyNamespaces checks how long a request waits while many other namespaces have many
+// waiting requests. While the request waits, each other namespace may start at most one request.
 func TestFloodFromManyNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -197,7 +200,7 @@ func TestFloodFromManyNamespaces(t *testing.T) {
 	})
 }
 
-// TestTooManyRequests checks the answer to a request that may not wait.
+// TestTooManyRequests checks the answer to a request whose namespace has a full queue.
 func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -220,7 +223,7 @@ func TestTooManyRequests(t *testing.T) {
 	})
 }
 
-// TestCancelledRequest checks that a request leaves the queue when its caller goes away.
+// TestCancelledRequest checks that a request leaves its queue when the request's context ends.
 func TestCancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -243,8 +246,9 @@ func TestCancelledRequest(t *testing.T) {
 	})
 }
 
-// TestSlowBodies sends requests whose body does not arrive. These requests take no place in
-// shares.running, and fail after bodyTimeout. They do not delay a request of another namespace.
+// TestSlowBodies sends requests whose body never arrives. Each of these requests must get a place
+// in shares.reading, and fail bodyTimeout later, without a place in shares.running. A request of
+// another namespace must run at once.
 func TestSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -258,7 +262,7 @@ func TestSlowBodies(t *testing.T) {
 		if served := c.since(); len(served) != 1 || served[0] != "honest" {
 			t.Errorf("%v were served, want the honest namespace", served)
 		}
-		time.Sleep(2*bodyTimeout + time.Nanosecond) // half of the bodies had to wait for a place
+		time.Sleep(2*bodyTimeout + time.Nanosecond) // half of the requests first waited bodyTimeout for a place
 		synctest.Wait()
 		if codes := c.codes("hostile"); codes[http.StatusGatewayTimeout] != maxReading {
 			t.Errorf("the answers after %s are %v", time.Since(start), codes)
@@ -269,7 +273,8 @@ func TestSlowBodies(t *testing.T) {
 }
 
 // TestPlaceOutlivesHandler checks that a request has its place until the token is made, even if the
-// request's handler ends earlier. Once the token is made, keepPlace fails.
+// request's handler ends earlier. Once the handler and the token's maker have released the place,
+// keepPlace must fail.
 func TestPlaceOutlivesHandler(t *testing.T) {
 	left := 0
 	p := &place{users: 1, leave: func() { left++ }}
@@ -291,8 +296,8 @@ func TestPlaceOutlivesHandler(t *testing.T) {
 	}
 }
 
-// TestCallersThatGoAway checks that requests whose callers went away use their places until the
-// signer is done. Otherwise, a namespace could have any number of signatures under way.
+// TestCallersThatGoAway checks that a request has its place until the signer is done, even if the
+// caller disconnects earlier. Otherwise, a namespace could start any number of signatures.
 func TestCallersThatGoAway(t *testing.T) {
 	begun, release := make(chan struct{}, maxRunning), make(chan struct{})
 	defer close(release)
@@ -328,7 +333,7 @@ func TestCallersThatGoAway(t *testing.T) {
 	}
 }
 
-// TestIsCreation checks which requests wait for a turn of their namespace.
+// TestIsCreation checks which requests create an object, and so need a place.
 func TestIsCreation(t *testing.T) {
 	resolver := &genericrequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	const group = "/apis/token.lanyard.dev/v1alpha1"
@@ -370,7 +375,7 @@ func TestBodies(t *testing.T) {
 		t.Errorf("%d bytes: %d, %s", maxBody+1, got.code, got.body)
 	}
 	for body, want := range map[string]int{
-		mintBody:                http.StatusCreated, // kubectl create --raw sends such a body
+		mintBody:                http.StatusCreated, // kubectl create --raw sends a body of unknown length
 		mintBody + spaces:       http.StatusCreated,
 		mintBody + spaces + " ": http.StatusRequestEntityTooLarge,
 	} {
@@ -386,7 +391,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// tenantSigner signs at once, but waits for release if the token is for the namespace hostile.
+// tenantSigner is a signer that blocks tokens for the namespace hostile until release is closed.
+// Tokens for other namespaces are signed at once.
 type tenantSigner struct {
 	begun   chan struct{}
 	release chan struct{}
@@ -402,10 +408,10 @@ func (s tenantSigner) JWT(_ identityv1.Algorithm, claims any, _ time.Time) (stri
 	return stubToken, nil
 }
 
-// TestFloodOverHTTP2 floods a server with the requests of one namespace, over the connections of
-// one API server. All connections are HTTP/2. It checks that a request of another namespace, and
-// discovery, are answered meanwhile. For this, the API server must open new connections when all
-// streams of a connection are in use.
+// TestFloodOverHTTP2 floods a server with requests of one namespace, over the HTTP/2 connections of
+// one API server. During the flood, the server must answer a request of another namespace, and a
+// request for discovery. The API server must open a new connection when all streams of a connection
+// are in use.
 func TestFloodOverHTTP2(t *testing.T) {
 	hostile := banana()
 	hostile.Namespace = "hostile"
@@ -440,7 +446,7 @@ func TestFloodOverHTTP2(t *testing.T) {
 	}
 	go func() {
 		for range signer.begun {
-			continue // the other requests of the flood
+			continue // let the other requests of the flood begin
 		}
 	}()
 	close(signer.release)
@@ -454,9 +460,10 @@ func TestFloodOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestBodiesThatWaitOverHTTP2 fills the places for reading with slow bodies of one namespace, and
-// lets long bodies of the namespace wait. All requests use one HTTP/2 connection. The test checks
-// that a request of another namespace is answered over the same connection.
+// TestBodiesThatWaitOverHTTP2 checks that waiting requests of one namespace do not block the HTTP/2
+// connection for another namespace. The first requests have slow bodies, and take all places for
+// reading that one namespace may use. Further requests of the namespace have long bodies, and wait.
+// A request of another namespace must get its answer over the same connection.
 func TestBodiesThatWaitOverHTTP2(t *testing.T) {
 	r := newRig(t, banana())
 	c := r.minter(t)
@@ -491,17 +498,17 @@ func TestBodiesThatWaitOverHTTP2(t *testing.T) {
 	}
 	for range maxReading / 2 {
 		never, writer := io.Pipe()
-		defer writer.Close() //nolint:errcheck // the test ends
+		defer writer.Close() //nolint:errcheck // nobody needs the error at the end of the test
 		send(2, never)
 	}
 	written.Wait()
-	const streams = 100 // of a connection
+	const streams = 100 // the maximum number of concurrent requests on a connection
 	for range streams - maxReading/2 - 1 {
 		send(maxBody, strings.NewReader(strings.Repeat(" ", maxBody)))
 	}
 	written.Wait()
 	reused.Wait()
-	time.Sleep(time.Second) // until the bodies have arrived
+	time.Sleep(time.Second) // wait until the bodies have arrived
 	start := time.Now()
 	c.mint(t, `{}`).request(t)
 	if took := time.Since(start); took > bodyTimeout/2 {
@@ -509,7 +516,8 @@ func TestBodiesThatWaitOverHTTP2(t *testing.T) {
 	}
 }
 
-// TestReadBodyFails checks a body that breaks off, and a connection that cannot limit the time.
+// TestReadBodyFails checks the errors of readBody for a body that ends too early, and for a
+// connection that cannot have a deadline.
 func TestReadBodyFails(t *testing.T) {
 	broken := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", io.MultiReader(strings.NewReader("{"), errorReader{}))
 	if _, err := readBody(&deadlines{ResponseRecorder: httptest.NewRecorder()}, broken); !apierrors.IsBadRequest(err) {

@@ -265,7 +265,7 @@ func TestSVIDRefusals(t *testing.T) {
 		t.Errorf("a stranger: %d, %s", got.code, got.body)
 	}
 	forged := r.call(t, mustAuthority(t), "", http.Header{"X-Remote-User": {"alice"}, "X-Remote-Group": {"minters"}})
-	if got := forged.svid(t, svidPath("ocirepositories", "jwt"), jwt); got.code != 0 { // the handshake is refused
+	if got := forged.svid(t, svidPath("ocirepositories", "jwt"), jwt); got.code != 0 { // code 0: the server has refused the TLS handshake
 		t.Errorf("forged headers: %d, %s", got.code, got.body)
 	}
 	for method, code := range map[string]int{http.MethodGet: 405, http.MethodPut: 405, http.MethodDelete: 405} {

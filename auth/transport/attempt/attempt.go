@@ -75,8 +75,9 @@ func wait(ctx context.Context, d time.Duration) error {
 
 // RoundTrip sends a request through next. It makes up to [Reads] attempts for a GET or HEAD without
 // a body, and one attempt for any other request. It returns the result of the last attempt. If the
-// request's context ends during a pause, it returns the context's cause. Reading the answer's body
-// fails if the body arrives slower than [MinRate]; the caller must close the body.
+// request's context ends during a pause between attempts, RoundTrip returns the context's cause.
+// Reading the answer's body fails if the body arrives slower than [MinRate]. The caller must close
+// the body.
 func RoundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	var resp *http.Response
 	var err error
@@ -85,7 +86,7 @@ func RoundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error
 			_, _ = io.CopyN(io.Discard, resp.Body, maxDrained)
 			_ = resp.Body.Close()
 		}
-		resp, err = roundTrip(next, req) //nolint:bodyclose // closed above, or the caller's
+		resp, err = roundTrip(next, req) //nolint:bodyclose // the next attempt or the caller closes the body
 		return isRead(req) && again(resp, err)
 	})
 	if ended == nil {

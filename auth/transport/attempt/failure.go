@@ -35,7 +35,7 @@ const (
 	NoRoute Cause = "no-route"
 	// TimedOut: the connection, the handshake or the answer took too long.
 	TimedOut Cause = "timed-out"
-	// TooSlow: the answer arrived slower than [MinRate].
+	// TooSlow: the body of the answer arrived slower than [MinRate].
 	TooSlow Cause = "too-slow"
 	// ConnectionClosed: the connection was closed or reset before there was an answer.
 	ConnectionClosed Cause = "connection-closed"

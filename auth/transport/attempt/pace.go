@@ -8,20 +8,22 @@ import (
 	"time"
 )
 
-// Bounds of how slowly an answer may arrive. A server may be slow on purpose, to occupy its client.
+// Limits for a slow answer. A hostile server may send an answer slowly to keep its client busy.
 const (
-	// MinRate is the least average rate of an answer's body, in bytes per second.
+	// MinRate is the lowest permitted average rate of an answer's body, in bytes per second.
 	MinRate = 1 << 10
-	// Grace is how long a body may fall behind [MinRate]. Time in which nobody reads the body does
-	// not count.
+	// Grace is the longest permitted delay of a body, compared with a body that arrives at
+	// [MinRate]. Only the time during calls of Read counts.
 	Grace = 30 * time.Second
 )
 
-// errTooSlow is the cause for which a request ends if its answer is slower than [MinRate].
+// errTooSlow is the error of Read, and the cause of the request's context, if the answer's body
+// arrives slower than [MinRate].
 var errTooSlow = errors.New("the answer is slower than 1 KiB/s")
 
-// roundTrip sends a request through next. The answer's body ends with an error when it has fallen
-// behind [MinRate] for [Grace]. [Explain] returns the cause [TooSlow] for the error.
+// roundTrip sends a request through next, and returns the answer. Reading the answer's body fails
+// if the body arrives more slowly than [MinRate] and [Grace] permit. [Explain] returns [TooSlow]
+// for this error.
 func roundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	ctx, end := context.WithCancelCause(req.Context())
 	resp, err := next.RoundTrip(req.WithContext(ctx))
@@ -35,13 +37,13 @@ func roundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error
 	return resp, nil
 }
 
-// paced is the body of an answer. It ends the request if the body is too slow.
+// paced is the body of an answer. Read ends the request if the body arrives too slowly.
 type paced struct {
-	ctx  context.Context //nolint:containedctx // of the request; io.Reader takes none
+	ctx  context.Context //nolint:containedctx // the context of the request; io.Reader has no parameter for it
 	body io.ReadCloser
 	end  context.CancelCauseFunc
-	late *time.Timer   // ends the request; it runs only during Read
-	left time.Duration // how long reads may still wait; bytes that arrive add time
+	late *time.Timer   // the timer that ends the request; runs only during Read
+	left time.Duration // how long Read may still wait; each byte that arrives adds time
 }
 
 func (p *paced) Read(b []byte) (int, error) {
@@ -56,7 +58,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the body and ends the request.
+// Close closes the body and cancels the context of the request.
 func (p *paced) Close() error {
 	err := p.body.Close()
 	p.end(nil)

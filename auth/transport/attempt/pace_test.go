@@ -33,7 +33,8 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// Each server sends parts of its answer, with a pause after each part.
+// TestPace checks that a transfer fails only if the server is too slow. Each server sends parts of
+// its answer, with a pause after each part.
 func TestPace(t *testing.T) {
 	const size = 64 << 10
 	for name, test := range map[string]struct {
@@ -41,8 +42,8 @@ func TestPace(t *testing.T) {
 		pause  time.Duration
 		reader time.Duration // pause of the reader after each read
 		total  int
-		longer time.Duration // the transfer takes longer than this
-		within time.Duration // the transfer ends within this time
+		longer time.Duration // the transfer takes at least this time
+		within time.Duration // the transfer takes at most this time
 		slow   bool
 	}{
 		"a byte each two seconds":   {1, 2 * time.Second, 0, size, attempt.Grace, attempt.Grace + 2*time.Second, true},
@@ -76,7 +77,7 @@ func TestPace(t *testing.T) {
 				must.Succeed(t, err)
 				response, err := attempt.RoundTrip(transport, request)
 				must.Succeed(t, err)
-				defer response.Body.Close() //nolint:errcheck // read only
+				defer response.Body.Close() //nolint:errcheck // the test only reads the body
 				began, n, buffer := time.Now(), 0, make([]byte, 1<<10)
 				for err == nil {
 					var read int
@@ -99,7 +100,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// The end of the caller's context is not taken for a slow answer.
+// TestPaceAndTheCallersDeadline ends the caller's context while the body arrives. The error is the
+// context's error, and its cause is not TooSlow.
 func TestPaceAndTheCallersDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		body, writer := io.Pipe()
@@ -117,7 +119,7 @@ func TestPaceAndTheCallersDeadline(t *testing.T) {
 	})
 }
 
-// answers is a transport that answers with the given body.
+// answers is a transport that answers each request with the given body.
 type answers struct{ body io.ReadCloser }
 
 func (a answers) RoundTrip(*http.Request) (*http.Response, error) {

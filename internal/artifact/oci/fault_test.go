@@ -241,7 +241,7 @@ func TestRetriesKeepTheDeadline(t *testing.T) {
 	})
 }
 
-// drip is the body of an answer that arrives at one byte in two seconds, until ctx ends.
+// drip is the body of an answer. One byte of the body arrives every two seconds, until ctx ends.
 type drip struct{ ctx context.Context } //nolint:containedctx // the request's context; Read has no parameter for a context
 
 func (d drip) Read(p []byte) (int, error) {
@@ -255,7 +255,8 @@ func (d drip) Read(p []byte) (int, error) {
 
 func (drip) Close() error { return nil }
 
-// A layer that arrives too slowly is given up, and its transfer is not resumed.
+// TestSlowLayer pulls a layer that arrives too slowly. The pull must fail, and must not request the
+// layer again.
 func TestSlowLayer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, _ := artifact(strings.Repeat("x", 1000))
@@ -343,8 +344,9 @@ func TestBrokenContent(t *testing.T) {
 	}
 }
 
-// Thousands of short annotations need much memory in the status of an object, though their text is
-// short. Only so many are taken as fit into 16 KiB with 64 bytes for each.
+// TestManyAnnotations fetches a manifest with 1300 short annotations. In the status of an object,
+// each annotation needs memory besides its text. So Fetch counts 64 bytes more for each annotation,
+// and returns only as many annotations as fit into 16 KiB.
 func TestManyAnnotations(t *testing.T) {
 	annotations := map[string]string{}
 	for i := range 1300 {

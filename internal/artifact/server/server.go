@@ -74,7 +74,8 @@ func refuse(w http.ResponseWriter, status int) {
 	_, _ = io.WriteString(w, body) // net/http omits the body for HEAD
 }
 
-// Port returns the configuration of the port that serves artifacts. An answer may take 5 min.
+// Port returns the configuration of the port that serves artifacts. The server takes at
+// most 5 minutes to send an answer.
 func Port(address string, h http.Handler, log *slog.Logger) port.Config {
 	return port.Config{
 		Name: "artifacts", Flag: "--artifact-listen-address", Address: address, Handler: h, Log: log, WriteTimeout: 5 * time.Minute,

@@ -25,7 +25,7 @@ import (
 
 const content = "the artifact of tenant A"
 
-// open opens the port of a controller that serves artifacts.
+// open opens a port as a controller does to serve artifacts. The handler h answers the requests.
 func open(t *testing.T, h http.Handler) *manager.Server {
 	t.Helper()
 	opened, err := port.Open(t.Context(), server.Port("127.0.0.1:0", h, slog.New(slog.DiscardHandler)))

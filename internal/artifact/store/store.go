@@ -26,8 +26,8 @@ var (
 	ErrFull = errors.New("the artifact store is full")
 	// ErrNamespaceFull means that a write would exceed the namespace's bound. It wraps ErrFull.
 	ErrNamespaceFull = fmt.Errorf("%w for this namespace", ErrFull)
-	// ErrShareFull means that a write would exceed the namespace's share of the store, which depends
-	// on the room that other namespaces leave. It wraps ErrFull.
+	// ErrShareFull means that a write would exceed the namespace's share of the store. The share
+	// depends on the room that other namespaces leave. ErrShareFull wraps ErrFull.
 	ErrShareFull = fmt.Errorf("%w for this namespace's share", ErrFull)
 	// ErrVolume means that the underlying volume has no room for a write that the bounds allow.
 	ErrVolume = errors.New("the artifact store's volume is full")
@@ -40,8 +40,8 @@ var (
 // Options of a store. The zero value bounds nothing.
 type Options struct {
 	// MaxBytes bounds the total size of all artifacts, in bytes; 0 means no bound except the disk.
-	// Each namespace may have a share of these bytes, which shrinks while the store fills. With 0,
-	// there are no shares, and only MaxNamespaceBytes limits a namespace.
+	// Each namespace may use a share of these bytes. The share shrinks while other namespaces
+	// store more. If MaxBytes is 0, only MaxNamespaceBytes limits a namespace.
 	MaxBytes int64
 	// MaxNamespaceBytes bounds the artifacts of one namespace, in bytes, so that a tenant cannot
 	// fill the store for other tenants; 0 means no bound.
@@ -62,7 +62,7 @@ type Stored struct {
 	note int64 // the length of the artifact's note
 }
 
-// sum returns the digest in hex.
+// sum returns the hex digits of the digest, without the prefix "sha256:".
 func (f Stored) sum() string { return strings.TrimPrefix(f.Digest, digestPrefix) }
 
 // Store is a folder of artifacts. It is safe for concurrent use.
@@ -182,9 +182,9 @@ type writer struct {
 	owner Object
 	what  string // what the file is, for error texts
 	tmp   string // name of the temporary file
-	// counts is the name under which usage counts the bytes until the file has its final name. For
-	// an artifact, counts is the name of the temporary file. For a note, counts is the hex digest
-	// of the artifact that the note describes.
+	// counts is a name. The store's usage counts the file's bytes under this name until the file
+	// has its final name. For an artifact, counts is the name of the temporary file. For a note,
+	// counts is the hex digest of the artifact that the note describes.
 	counts string
 	file   file
 	hash   hash.Hash

@@ -254,7 +254,7 @@ func TestBounds(t *testing.T) {
 	}
 	must.Succeed(t, s.Remove(a))
 	put(t, s, a, strings.Repeat("6", 50))
-	// The administrator has lowered the bound below what is stored.
+	// The administrator has lowered the store's bound to 100 bytes, of which 90 bytes are used.
 	s = open(t, dir, Options{MaxBytes: 100})
 	if _, err := s.Put(t.Context(), b, text(strings.Repeat("5", 11))); !errors.Is(err, ErrFull) || errors.Is(err, ErrNamespaceFull) || !strings.Contains(err.Error(), "100") {
 		t.Errorf("above the store's bound: %v", err)

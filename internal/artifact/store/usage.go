@@ -9,10 +9,10 @@ import (
 
 // usage counts the bytes of a store, and refuses writes for which there is no room.
 //
-// A namespace is charged for its files, and for the room to replace its largest artifact. The old
-// and the new artifact exist together for a while. So a source can always get a new version, if the
-// version is no larger, however little room other namespaces leave. One replacement of a namespace
-// at a time is sure to find room.
+// A namespace is charged for its files, and for the room to replace its largest artifact. During a
+// replacement, the old and the new artifact exist together. So a source can always store a new
+// version that is not larger than the old version, however little room other namespaces leave. This
+// holds for one replacement at a time in each namespace.
 type usage struct {
 	opts Options
 
@@ -26,15 +26,15 @@ type usage struct {
 // namespaceUsage counts the bytes of one namespace.
 type namespaceUsage struct {
 	bytes   int64 // bytes of all files
-	lasting int64 // sum of the largest artifact of each object
-	largest int64 // size of the largest artifact
+	lasting int64 // sum of the sizes of each object's largest artifact, with its note
+	largest int64 // size of the largest artifact of all objects, with its note
 	objects map[Object][]counted
 }
 
 // counted is an artifact with its note, or an artifact that is being written.
 type counted struct {
-	name string // hex digest, or the name of the temporary file
-	size int64  // in bytes
+	name string // hex digest of the artifact, or the name of the temporary file
+	size int64  // bytes of the artifact and its note
 }
 
 // charge returns how many bytes the namespace is charged for.
@@ -44,8 +44,8 @@ func (n *namespaceUsage) charge() int64 { return max(n.bytes, n.lasting+n.larges
 // the store. The parameter others is what all other namespaces are charged for. Both are in bytes.
 //
 // The share is the larger of two parts:
-//   - (3/4 * limit - others) / 2. So four large namespaces do not fill the store.
-//   - (limit - others) / 256. So hundreds of small namespaces do not fill the last quarter.
+//   - (3/4 * limit - others) / 2. With this part, large namespaces leave the last quarter free.
+//   - (limit - others) / 256. With this part, hundreds of namespaces find room in that quarter.
 func share(limit, others int64) int64 {
 	left := max(0, limit-others)
 	return max((left-limit/4)/2, left/256)
@@ -53,10 +53,10 @@ func share(limit, others int64) int64 {
 
 // reserve counts n more bytes of a file that is being written, or returns an error that says which
 // bound the bytes would exceed. The parameter "written" is the number of bytes of the file that are
-// counted already. A namespace that is above its share keeps its files, and may replace them.
+// counted already. A namespace above its share may still replace a file by a file of the same size.
 func (u *usage) reserve(o Object, file string, written, n int64) error {
 	if n == 0 {
-		return nil // an empty write needs no room, and the namespace may have no files
+		return nil // an empty write always fits; for a namespace without files, check would find no counts
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,8 +103,8 @@ func (u *usage) check(namespace string, before, writing int64) error {
 		ErrShareFull, namespace, counts.bytes-writing, own, limit, why)
 }
 
-// count adds n to the counted size of an object's file. It does not check whether there is room. A
-// negative n reduces the size.
+// count adds n to the counted size of an object's file. It checks no bound. A negative n reduces
+// the size.
 func (u *usage) count(o Object, file string, n int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -171,7 +171,7 @@ func (n *namespaceUsage) add(o Object, file string, delta int64) int64 {
 	return delta
 }
 
-// largest returns the size of the largest file, or 0.
+// largest returns the size of the largest of the files, or 0 for no files.
 func largest(files []counted) int64 {
 	var size int64
 	for _, f := range files {
@@ -186,12 +186,12 @@ type NamespaceSize struct {
 	Namespace string
 	// Bytes is what the namespace is charged for: its files, and room to replace its largest
 	// artifact. The store reserves this room, because the old and the new artifact exist together
-	// for a while.
+	// during a replacement.
 	Bytes int64
 }
 
-// Largest returns the n namespaces with the most bytes, largest first. The names are for the
-// administrator only, not for other tenants.
+// Largest returns the n namespaces that are charged for the most bytes, largest first. Show the
+// names of the namespaces to the administrator only, and not to tenants.
 func (s *Store) Largest(n int) []NamespaceSize {
 	all := s.usage.sizes()
 	slices.SortFunc(all, func(a, b NamespaceSize) int {

@@ -11,7 +11,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// The truth table of a namespace's share of a store of 1024 bytes.
+// TestShare is the truth table of a namespace's share of a store of 1024 bytes.
 func TestShare(t *testing.T) {
 	for _, c := range []struct {
 		others, want int64
@@ -32,8 +32,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// fill stores artifacts of the given size for new objects until the store refuses one. It returns
-// the error and the number of stored artifacts.
+// fill stores artifacts of the given size, each for a new object, until the store refuses an
+// artifact. It returns the error and the number of stored artifacts.
 func fill(t *testing.T, s *Store, namespace string, size int) (stored int, err error) {
 	t.Helper()
 	for ; err == nil; stored++ {
@@ -45,16 +45,16 @@ func fill(t *testing.T, s *Store, namespace string, size int) (stored int, err e
 	return stored - 1, err
 }
 
-// Some namespaces store as much as the store accepts. Even then, the store has room for the sources
-// of another namespace. The store has the chart's limits.
+// TestGreedyNamespacesLeaveRoom checks that a store has room for the sources of another namespace.
+// Before, some namespaces have stored as much as the store accepts. The chart has the same limit.
 func TestGreedyNamespacesLeaveRoom(t *testing.T) {
 	const limit = 8 << 30
 	for _, c := range []struct {
 		hostile        int
 		namespaceLimit int64
-		artifact       int64 // an artifact of this size must fit together with its replacement
+		artifact       int64 // size of an artifact that must fit together with its replacement
 	}{
-		{4, 2 << 30, 90 << 20}, // four namespaces at their own limit fill a store without shares
+		{4, 2 << 30, 90 << 20}, // without shares, four namespaces at their own limit would fill the store
 		{4, 0, 90 << 20},
 		{20, 2 << 30, 3 << 20},
 		{200, 2 << 30, 1 << 20},
@@ -81,7 +81,8 @@ func TestGreedyNamespacesLeaveRoom(t *testing.T) {
 	}
 }
 
-// Four namespaces at their own limit cannot keep a new source of another namespace out.
+// TestNewSourceOfAnotherNamespace checks that a new source can store and replace its artifact. Four
+// other namespaces have stored as much as the store accepts.
 func TestNewSourceOfAnotherNamespace(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxBytes: 1 << 20, MaxNamespaceBytes: 256 << 10})
 	for i := range 4 {
@@ -94,8 +95,8 @@ func TestNewSourceOfAnotherNamespace(t *testing.T) {
 	must.Succeed(t, s.Verify(t.Context(), honest, first.Digest))
 }
 
-// A namespace above its share keeps its artifacts. It may replace an artifact by another of the
-// same size, and may not grow.
+// A namespace above its share keeps its artifacts. The namespace may replace an artifact by another
+// artifact of the same size. The namespace may not store more.
 func TestShareThatShrinks(t *testing.T) {
 	dir := t.TempDir()
 	options := Options{MaxBytes: 1 << 20}
@@ -139,7 +140,7 @@ func TestShareThatShrinks(t *testing.T) {
 	}
 	third := put(t, s, a, content("3", 150<<10))
 	collect(third)
-	// After a restart, the charges are the same.
+	// After a restart, each namespace is charged for the same number of bytes.
 	before := s.Largest(20)
 	s = open(t, dir, options)
 	if after := s.Largest(20); fmt.Sprint(after) != fmt.Sprint(before) {
@@ -148,8 +149,7 @@ func TestShareThatShrinks(t *testing.T) {
 	put(t, s, a, content("4", 150<<10))
 }
 
-// A namespace that has used up its share can still replace the artifact of a source. This is also
-// true if the artifacts have notes.
+// A namespace that has used up its share can still replace a source's artifact and its note.
 func TestReplaceWithNote(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxBytes: 800}) // the share of a single namespace is 300
 	o := object("tenant-a", "app")
@@ -166,7 +166,7 @@ func TestReplaceWithNote(t *testing.T) {
 	}
 }
 
-// A first write without bytes needs no room, also in a namespace without files.
+// An empty artifact needs no room, even if the namespace has no other files.
 func TestEmptyWrite(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxBytes: 800, MaxNamespaceBytes: 400})
 	put(t, s, object("tenant-a", "app"), "")
@@ -175,7 +175,7 @@ func TestEmptyWrite(t *testing.T) {
 	}
 }
 
-// An error for a tenant has the sizes of its own namespace, and no name of another namespace.
+// The error for a tenant has the sizes of the tenant's namespace, and names no other namespace.
 func TestShareErrorNamesNobodyElse(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxBytes: 1 << 20})
 	fill(t, s, "greedy", 64<<10)

@@ -59,9 +59,8 @@ func NewUsers(
 }
 
 // ByObject returns the settings of a manager's cache for AWS identities, and for the labels of
-// namespaces. The cache holds Secrets
-// with static keys only from the namespace secretNamespace. If secretNamespace is empty, the cache
-// holds no Secrets.
+// namespaces. Of Secrets, the cache holds only those with static AWS keys in the namespace
+// secretNamespace. If secretNamespace is empty, the cache holds no Secrets.
 func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
 	for _, kind := range table.Where(func(k kinds.Kind) bool { return k.AWSIdentity }) {
@@ -69,7 +68,7 @@ func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache
 	}
 	namespace := &metav1.PartialObjectMetadata{}
 	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	kept[namespace] = cache.ByObject{Transform: memory.Kept{Labels: true}.Remember} // grants select namespaces by their labels
+	kept[namespace] = cache.ByObject{Transform: memory.Kept{Labels: true}.Remember} // grants select namespaces by label
 	if secretNamespace != "" {
 		kept[&corev1.Secret{}] = cache.ByObject{
 			Namespaces: map[string]cache.Config{secretNamespace: {}},
@@ -102,7 +101,7 @@ func rememberRef(kind kinds.Kind) toolscache.TransformFunc {
 		whole, err := memory.Kept{}.Remember(stored)
 		o, ok := whole.(kinds.Tenant)
 		if err != nil || !ok {
-			return whole, err // a tombstone: the watch has missed a deletion
+			return whole, err // whole is a tombstone of the cache: the watch has missed a deletion
 		}
 		kept, ok := kind.New().(kinds.Tenant)
 		if !ok {

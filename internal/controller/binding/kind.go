@@ -252,8 +252,8 @@ func (k *kind) Report(_ context.Context, o *identityv1.WorkloadIdentityBinding, 
 	return fmt.Sprintf("Secret %s has a credential until %s", o.Spec.Store.SecretRef.Name, o.Status.ExpiresAt.UTC().Format(time.RFC3339)), nil
 }
 
-// Finalize implements tenant.Kind. It removes the written content from the Secret, and leaves the
-// content that others have added. It does not wait for the finalizers of the Secret.
+// Finalize implements tenant.Kind. It removes from the Secret what the binding has written, and
+// leaves what others have added. Finalize does not wait for the finalizers of the Secret.
 func (k *kind) Finalize(ctx context.Context, o *identityv1.WorkloadIdentityBinding) error {
 	left, err := storeOf(k.Client, o).remove(ctx)
 	if err == nil && left != nil {

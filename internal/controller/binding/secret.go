@@ -32,7 +32,7 @@ type store struct {
 	key     client.ObjectKey
 	binding string
 	kind    corev1.SecretType
-	wrote   bool // whether the binding has written a credential that was not withdrawn
+	wrote   bool // whether the binding has written a credential, and has not withdrawn it since
 }
 
 func storeOf(c client.Client, o *identityv1.WorkloadIdentityBinding) *store {
@@ -188,8 +188,8 @@ func (s *store) claim(ctx context.Context, secret *secretRead, w written) error 
 	return s.failure(s.client.Patch(ctx, secret.Secret, client.RawPatch(types.JSONPatchType, patch)), "patch")
 }
 
-// withdraw removes the credential from the Secret. The Secret still belongs to the binding. An
-// immutable Secret is deleted, because its data cannot be changed.
+// withdraw removes the credential from the Secret. Afterwards, the Secret still belongs to the
+// binding. withdraw deletes an immutable Secret, because its data cannot be changed.
 func (s *store) withdraw(ctx context.Context) (*leftover, error) {
 	return s.clear(ctx, func(secret *secretRead) bool { return isImmutable(secret.Secret) }, keepOwner)
 }
@@ -203,7 +203,7 @@ func (s *store) remove(ctx context.Context) (*leftover, error) {
 	}, dropOwner)
 }
 
-// owner says whether the binding still owns a Secret that is not deleted.
+// owner says whether a Secret that clear only empties still belongs to the binding afterwards.
 type owner bool
 
 const (
@@ -212,13 +212,13 @@ const (
 )
 
 // clear removes the credential from the Secret. If the function whole returns true for the Secret,
-// clear deletes the Secret. If a change by the tenant prevents the removal, clear returns what
-// stays. Otherwise clear returns nil.
+// clear deletes the Secret. If a change by the tenant makes the Secret stay, clear returns a
+// leftover. Otherwise clear returns nil.
 //
 // The API server deletes a Secret without finalizers at once. A Secret with finalizers can stay for
 // ever, so clear empties such a Secret first. Each write fails with a conflict if the Secret has
-// changed since clear read it. So nobody can add a finalizer in between. After a conflict, clear
-// begins again.
+// changed since clear read the Secret. So nobody can add a finalizer between the read and the
+// write. After a conflict, clear reads the Secret and tries again.
 func (s *store) clear(ctx context.Context, whole func(*secretRead) bool, stays owner) (*leftover, error) {
 	for range attempts {
 		found := &corev1.Secret{}
@@ -255,7 +255,7 @@ func (s *store) clearOnce(ctx context.Context, secret *secretRead, whole func(*s
 			}
 		}
 		if secret.DeletionTimestamp == nil {
-			return nil, nil // the Secret stays on purpose
+			return nil, nil // the Secret stays on purpose, without the credential
 		}
 		return left, nil
 	}
@@ -275,15 +275,16 @@ func (s *store) clearOnce(ctx context.Context, secret *secretRead, whole func(*s
 	return left, nil
 }
 
-// leftover is a Secret that stays although it should be deleted or emptied.
+// leftover is a Secret that stays after clear. Either the Secret has finalizers, or the binding no
+// longer owns the Secret.
 type leftover struct {
 	secret     string
 	finalizers []string
-	emptied    bool // whether the credential is gone from the Secret
-	disowned   bool // somebody has changed the annotation with the binding's name
+	emptied    bool // the Secret has no credential any more
+	disowned   bool // somebody has changed or removed the annotation with the binding's name
 }
 
-// String says what stays, why, and what to do.
+// String returns a message: which Secret stays, why, and what a user can do.
 func (l *leftover) String() string {
 	if l.disowned {
 		return fmt.Sprintf("Secret %s stays as it is, because its annotation %s does not name the binding any more; "+
@@ -303,10 +304,10 @@ func (l *leftover) String() string {
 	return fmt.Sprintf("Secret %s stays, %s: it is deleted once its finalizers are removed (%s)", l.secret, how, strings.Join(names, ", "))
 }
 
-// maxFinalizers is the number of finalizers that a message names.
+// maxFinalizers is the largest number of finalizers that a message names.
 const maxFinalizers = 5
 
-// isEmpty reports whether the binding has written no credential into the Secret, or has removed it.
+// isEmpty reports whether the Secret has no credential that the binding has written.
 func (r *secretRead) isEmpty() bool {
 	return !slices.ContainsFunc(r.ours(), func(key string) bool {
 		return key != corev1.DockerConfigJsonKey || string(r.Data[key]) != emptyDockerConfig
@@ -314,19 +315,19 @@ func (r *secretRead) isEmpty() bool {
 }
 
 // emptyDockerConfig is a registry configuration without a credential. A Secret of type
-// kubernetes.io/dockerconfigjson must have the data key of this type.
+// kubernetes.io/dockerconfigjson must have a registry configuration.
 const emptyDockerConfig = `{"auths":{}}`
 
 // maxCompared is the largest number of labels and annotations, together, of a Secret whose metadata
 // the controller changes. The admission policy compares the old and the new labels and annotations.
-// With more of them, the comparison would cost the API server too much.
+// With more labels and annotations, this comparison would cost the API server too much.
 const maxCompared = 1000
 
 // empty removes the data keys that the binding has written. The patch names each of these keys. So
 // a key is removed even if somebody else has applied the same value. Keys that only others have
 // written stay. With dropOwner, empty also removes the annotation with the binding's name, so the
 // Secret has no owner afterwards. If the Secret has more than maxCompared labels and annotations,
-// empty changes no label and no annotation, not even with dropOwner.
+// empty changes no label and no annotation, even with dropOwner.
 func (s *store) empty(ctx context.Context, secret *secretRead, stays owner) error {
 	data, labels := map[string]any{}, map[string]any{}
 	for _, key := range secret.ours() {
@@ -339,7 +340,7 @@ func (s *store) empty(ctx context.Context, secret *secretRead, stays owner) erro
 	if _, labelled := secret.Labels[identityv1.ProviderLabel]; stays == dropOwner {
 		annotations[identityv1.BindingAnnotation], labels[identityv1.ProviderLabel] = nil, nil
 	} else if !labelled {
-		labels[identityv1.ProviderLabel] = "" // the admission policy asks for the label
+		labels[identityv1.ProviderLabel] = "" // the admission policy requires this label
 	}
 	metadata := map[string]any{"uid": secret.UID, "resourceVersion": secret.ResourceVersion}
 	if len(secret.Annotations)+len(secret.Labels) <= maxCompared {

@@ -21,14 +21,14 @@ import (
 
 const hold = "example.com/hold"
 
-// held gives the Secret a finalizer of the tenant.
+// held adds a finalizer of the tenant to the Secret.
 func held(s *corev1.Secret) { s.Finalizers = append(s.Finalizers, hold) }
 
 func disown(s *corev1.Secret) { delete(s.Annotations, identityv1.BindingAnnotation) }
 
 func relabel(s *corev1.Secret) { delete(s.Labels, identityv1.ProviderLabel) }
 
-// crowd gives the Secret more labels than the admission policy compares.
+// crowd adds more labels to the Secret than the admission policy can compare.
 func crowd(s *corev1.Secret) {
 	s.Annotations["workloadidentity.lanyard.dev/issued-at"] = "2026-11-28T12:00:00Z"
 	for i := range 2000 {
@@ -36,15 +36,16 @@ func crowd(s *corev1.Secret) {
 	}
 }
 
-// clearing is a way in which a tenant tries to keep a withdrawn credential in the Secret.
+// clearing is a test case. The tenant changes the Secret, and then the controller must remove the
+// credential from the Secret.
 type clearing struct {
 	name    string
 	change  []func(*corev1.Secret)
 	deletes bool // the tenant deletes the Secret
 
-	deleted, withdrawn []string // calls after the binding was deleted, or its credential withdrawn
-	keeps              bool     // the credential stays
-	says               string   // text in the event or the condition; empty if no Secret stays after the binding is deleted
+	deleted, withdrawn []string // writes after the binding was deleted, and writes after its identity was deleted
+	keeps              bool     // the Secret keeps the credential
+	says               string   // part of the event or the condition; empty if no Secret stays after the binding is deleted
 }
 
 func clearings() []clearing {
@@ -80,9 +81,9 @@ func checkCleared(t *testing.T, w *world, keeps bool) {
 	checkPolicy(t, w)
 }
 
-// checkPolicy checks two rules of the admission policy lanyard-bindings. A Secret has both the
-// annotation with the binding's name and the label with the provider, or neither of them. If it has
-// too many labels for the policy to compare, its labels and annotations stay as they are.
+// checkPolicy checks that the Secret obeys two rules of the admission policy lanyard-bindings. A
+// Secret that has the annotation with the binding's name must also have the label with the
+// provider. If the Secret has too many labels for the policy to compare, its annotations must stay.
 func checkPolicy(t *testing.T, w *world) {
 	t.Helper()
 	s := w.secret()
@@ -97,8 +98,8 @@ func checkPolicy(t *testing.T, w *world) {
 	}
 }
 
-// TestTenantKeepsDeletedCredential checks that the credential of a deleted binding does not stay in
-// the Secret, and that an event names what stays. The binding itself goes in each case.
+// TestTenantKeepsDeletedCredential deletes a binding after the tenant has changed its Secret. The
+// controller must remove the credential if it can. If the Secret stays, an event must name it.
 func TestTenantKeepsDeletedCredential(t *testing.T) {
 	for _, c := range clearings() {
 		t.Run(c.name, func(t *testing.T) {
@@ -145,8 +146,9 @@ func isHeld(change func(*corev1.Secret)) bool {
 	return len(s.Finalizers) > 0
 }
 
-// TestTenantKeepsWithdrawnCredential is like TestTenantKeepsDeletedCredential for a binding that
-// stays, but whose identity is deleted. The condition says what stays.
+// TestTenantKeepsWithdrawnCredential is like TestTenantKeepsDeletedCredential, but deletes the
+// identity instead of the binding. If the Secret stays against the controller's intention, the
+// binding's condition must say why.
 func TestTenantKeepsWithdrawnCredential(t *testing.T) {
 	for _, c := range clearings() {
 		t.Run(c.name, func(t *testing.T) {
@@ -165,8 +167,8 @@ func TestTenantKeepsWithdrawnCredential(t *testing.T) {
 				t.Errorf("wrote %v, want %v", wrote, c.withdrawn)
 			}
 			checkCleared(t, w, c.keeps)
-			// A Secret that is not being deleted is emptied, and nothing else happens to it. So
-			// nothing is said about its finalizers.
+			// If nobody deletes the Secret, the controller only empties the Secret. Then the
+			// condition does not mention the Secret's finalizers.
 			says := c.says
 			if s := w.secret(); s != nil && s.DeletionTimestamp == nil && c.name != "another owner" {
 				says = ""
@@ -187,14 +189,15 @@ func TestTenantKeepsWithdrawnCredential(t *testing.T) {
 	}
 }
 
-// TestTamperingWhileDeleting checks a Secret that the tenant changes just before each call of the
-// controller. The credential must not stay, and no Secret of somebody else may be changed.
+// TestTamperingWhileDeleting deletes a binding. The tenant changes the Secret just before a call of
+// the controller. The credential must not stay in a Secret of the binding. The controller must not
+// change a Secret of somebody else.
 func TestTamperingWhileDeleting(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		at     string // the call before which the tenant acts
+		at     string // the tenant acts just before this call of the controller
 		tamper func(w *world)
-		keeps  []string // keys of the Secret afterwards; nil if the Secret is gone
+		keeps  []string // data keys of the Secret afterwards; nil if the Secret is gone
 	}{
 		{"adds a finalizer", "delete", func(w *world) { w.editSecret(held) }, []string{}},
 		{"adds data", "delete", func(w *world) { w.editSecret(func(s *corev1.Secret) { s.Data["more"] = []byte("x") }) }, []string{"more"}},
@@ -225,8 +228,8 @@ func TestTamperingWhileDeleting(t *testing.T) {
 			foreign := &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"theirs": nil}}
 			foreign.Namespace, foreign.Name, foreign.UID = s.Namespace, s.Name, "another"
 			must.Succeed(w.t, w.kube.Create(w.t.Context(), foreign))
-			// The edit gives the Secret another version. Of a precondition, the fake API server
-			// compares only the version, and not the UID.
+			// The edit gives the new Secret another resource version. When the controller deletes
+			// the Secret, the fake API server compares the version, but not the UID.
 			w.editSecret(func(s *corev1.Secret) { s.Labels = map[string]string{"theirs": ""} })
 		}, []string{"theirs"}},
 	} {
@@ -261,8 +264,8 @@ func TestTamperingWhileDeleting(t *testing.T) {
 	}
 }
 
-// TestManyFinalizers checks a message about 40 finalizers with long names. The message has only a
-// few of the names, and only the first characters of each name.
+// TestManyFinalizers checks the event for a Secret with 40 finalizers that have long names. The
+// event has only a few of the names, and only the first characters of each name.
 func TestManyFinalizers(t *testing.T) {
 	w := newWorld(t, newIdentity(), newBinding())
 	w.reconcile()

@@ -10,8 +10,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
 
-// Remembering returns a client that reads objects of Lanyard's kinds as a manager's cache has them:
-// each object is reduced by [object.Remember].
+// Remembering returns a client that reads through c. The client reduces each object of Lanyard's
+// kinds with [object.Remember], as a manager's cache does.
 func Remembering(c client.Client) client.Client { return remembering{c} }
 
 type remembering struct{ client.Client }

@@ -116,16 +116,17 @@ func Lines[O object.Object]() []Line[O] {
 	}
 }
 
-// tooLarge gives an object more labels, and then more finalizers, than programs accept. The object
-// must be refused with the name of the field. It must recover when the labels are gone. When the
-// object is deleted, nothing may be kept, and the finalizers of others must stay.
+// tooLarge gives an object too many labels, and later too many finalizers. Each time, the object
+// must be refused, and the message must name the field. When the extra labels are removed, the
+// object must recover. When the object is deleted, its data must be removed. The finalizers of
+// other programs must stay.
 func tooLarge[O object.Object](tb testing.TB, c *Case[O]) {
 	tb.Helper()
 	c.succeed(tb)
 	exchanges := c.Exchanges()
 	labels, finalizers := map[string]string{}, []string{}
-	// Many short names exceed the bound while the object stays small. The controller writes the
-	// status of a large object less often, and the test would have to wait.
+	// Use many short names: together they exceed the bound, but the object stays small. The
+	// controller writes the status of a large object less often, so the test would have to wait.
 	for i := range 300 {
 		name := fmt.Sprint("example.com/", i)
 		labels[name], finalizers = "", append(finalizers, name)

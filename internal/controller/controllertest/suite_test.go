@@ -136,7 +136,7 @@ func newToy(t *testing.T, broken string) *controllertest.Case[image] {
 	w.Start(func() reconcile.Reconciler {
 		entry := kinds.ImageRepository()
 		if broken == "too large" {
-			w.Shared.Client = w.Kube // as if the cache had whole objects
+			w.Shared.Client = w.Kube // this client reads whole objects, where a cache has stubs
 		}
 		return tenant.New(w.Shared.Shared, entry, &toy{Toolkit: tenant.Toolkit[image]{Entry: entry, Shared: w.Shared.Shared}, w: w, broken: broken, kept: kept})
 	})

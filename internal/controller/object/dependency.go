@@ -69,9 +69,10 @@ func (r *Reconciler[O, P]) dependencies(o client.Object) []string {
 	return keys
 }
 
-// SetupWithManager registers the reconciler with the manager. The last parameter is the number of
-// workers. An object that takes longer than half a second frees its worker, so more objects may be
-// reconciled at once: five for each worker. Call SetupWithManager before the manager starts.
+// SetupWithManager registers the reconciler with the manager. The parameter concurrent is the
+// number of workers. A reconciliation that takes longer than half a second goes on without its
+// worker. So there may be up to five reconciliations at once for each worker. Call SetupWithManager
+// before the manager starts.
 func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Manager, concurrent int) error {
 	empty, _ := r.kind.Empty()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, empty, dependencyIndex, r.dependencies); err != nil {
@@ -133,9 +134,10 @@ func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 	}
 }
 
-// requestChanged lets an update through if an annotation has a new request: to reconcile the
-// object, to get new tokens, or to allow another account. It also lets an update through that
-// changes whether, or why, the object is too large for the cache.
+// requestChanged returns a predicate that lets some updates through. Such an update makes a new
+// request in an annotation: to reconcile the object, to get new tokens, or to allow another
+// account. An update also passes if it changes whether, or how, the object is too large for the
+// cache; see refusalChanged.
 func requestChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -73,8 +73,8 @@ func (e *SecretError) Error() string {
 
 func (e *SecretError) Unwrap() error { return e.Err }
 
-// LeftoverError is what Finalize returns if something stays that the object has made, and waiting
-// would not help. The object is deleted all the same. An Event and the log say what stays.
+// LeftoverError is the error of Finalize if something that the object has made stays, and waiting
+// would not help. The object is deleted nevertheless. An Event and the log say what stays.
 type LeftoverError struct {
 	// Message says what stays, why, and what to do.
 	Message string
@@ -197,14 +197,14 @@ func credentialReason(err error, code auth.Code) string {
 	}
 }
 
-// outOfTime is an error of Act that occurred because its time was over: spec.timeout had passed, or
-// other namespaces needed its place.
+// outOfTime is an error of Act that occurred because Act was ended early. Either spec.timeout had
+// passed, or another namespace needed the place of the work; see [workers].
 //
 //nolint:errname // the name says what happened
 type outOfTime struct {
 	error
 
-	crowdedOut bool // other namespaces needed its place
+	crowdedOut bool // another namespace needed the place of the work
 }
 
 func (e *outOfTime) Unwrap() error { return e.error }

@@ -49,8 +49,9 @@ func TestKindsHaveWorkersOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A reconciliation without a worker ends after it has read the object from the cache. If the object
-// gets a worker during this read, it keeps the worker for its next reconciliation.
+// If an object gets no worker, its reconciliation reads the object from the cache, and ends. If the
+// object gets a worker during this read, the worker stays reserved for the object's next
+// reconciliation.
 func TestWorkerOfAnObjectThatIsBeingRead(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-b", "app", nil)
@@ -409,7 +410,7 @@ func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	}
 }
 
-// If Finalize cannot remove something, the object goes all the same, and an event says what stays.
+// If Finalize cannot remove something, the object is still deleted, and an event says what stays.
 func TestDeletionThatLeavesSomething(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)

@@ -42,9 +42,10 @@ type Kind[O Object, P any] interface {
 	// "stored artifact for revision 1.2.0". It is empty if the status has no result.
 	Report(ctx context.Context, o O, outcome Outcome) (found string, err error)
 	// Finalize removes an object's data that is stored elsewhere, such as an artifact. The
-	// [Reconciler] calls Finalize when an object with the finalizer is being deleted. After an
-	// error the object stays, and Finalize is tried again. After a Stalled failure, it is tried
-	// again only when a dependency changes. After a [*LeftoverError] the object is deleted.
+	// [Reconciler] calls Finalize when an object with Lanyard's finalizer is being deleted. After
+	// an error the object stays, and the Reconciler calls Finalize again later. After a Stalled
+	// failure, the Reconciler waits until a dependency or the object changes. After a
+	// [*LeftoverError] the object is deleted.
 	Finalize(ctx context.Context, o O) error
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
-// Remember is a ByObject.Transform for a manager's cache; see [memory.Kept]. Of the annotations,
-// only those with requests to the controller stay. The controller's patches contain only
-// differences, so the object itself keeps all its metadata.
+// Remember reduces an object to what a manager's cache needs. It is a ByObject.Transform; see
+// [memory.Kept]. Of the annotations, the cache has only those with requests to the controller. At
+// the API server, the object keeps all metadata: the controller's patches contain only differences.
 func Remember(object any) (any, error) {
 	return memory.Kept{Finalizers: true, Annotations: requests}.Remember(object)
 }
 
-// requests returns the annotations with requests to the controller.
+// requests returns the annotations of an object that contain requests to the controller.
 func requests(o metav1.Object) map[string]string {
 	found := map[string]string{}
 	if asked := requested(o); asked != "" {
@@ -43,8 +43,8 @@ func (r *Reconciler[O, P]) refuse(ctx context.Context, t *turn[O, P]) error {
 	return r.failed(ctx, t)
 }
 
-// whole reads the object of a stub from the API server. The controller has no right to get objects,
-// but a patch without changes returns the object.
+// whole reads the whole object of a stub from the API server. The controller has no right to get
+// objects, so whole sends a patch without changes. The answer to the patch contains the object.
 func (r *Reconciler[O, P]) whole(ctx context.Context, stub O) (O, error) {
 	o, _ := r.kind.Empty()
 	o.SetNamespace(stub.GetNamespace())

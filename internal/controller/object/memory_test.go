@@ -46,7 +46,7 @@ func TestRememberKeepsTheRequests(t *testing.T) {
 }
 
 // TestUpdatesOfLargeObjects checks that an object is reconciled when it becomes too large for the
-// cache, and when somebody makes it smaller. Neither changes the object's generation.
+// cache, and when somebody makes it smaller. Neither update changes the object's generation.
 func TestUpdatesOfLargeObjects(t *testing.T) {
 	remembered := func(labels, finalizers int) *v1alpha1.OCIRepository {
 		o := &v1alpha1.OCIRepository{}

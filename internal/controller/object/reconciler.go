@@ -119,11 +119,11 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 		return reconcile.Result{}, err
 	}
 	r.underWork.read(o)
-	if !o.GetDeletionTimestamp().IsZero() { // needs no worker: slow work must not hold up a deletion
+	if !o.GetDeletionTimestamp().IsZero() { // a deletion needs no worker, so slow work cannot delay it
 		return reconcile.Result{}, r.finalize(ctx, o)
 	}
 	if !entered {
-		return reconcile.Result{}, nil // the object is woken when it may be reconciled
+		return reconcile.Result{}, nil // the object is queued again when it may be reconciled
 	}
 	if pause := r.shared.writes.delay(r.spender(o)); pause > 0 && !asked(o) {
 		return reconcile.Result{RequeueAfter: pause}, nil
@@ -371,7 +371,7 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 			return client.IgnoreNotFound(err)
 		}
 		if o.GetDeletionTimestamp().IsZero() {
-			return nil // another object has the name now
+			return nil // the deleted object is gone, and a new object has its name
 		}
 	}
 	before := clone(o)

@@ -141,8 +141,9 @@ func TestChangesWhileReadingEndWork(t *testing.T) {
 	})
 }
 
-// If a namespace has the most slow work, and another namespace needs a place, some slow work ends.
-// The condition of that object says why, and the object is tried again.
+// When too much slow work goes on, the namespace with the most slow work must end some of it. The
+// end makes room for another namespace. The condition of the slow object says why its work ended,
+// and the object is tried again.
 func TestSlowWorkIsCrowdedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -157,7 +158,7 @@ func TestSlowWorkIsCrowdedOut(t *testing.T) {
 		time.Sleep(time.Second)
 		go func() { again = w.Attempt(slow).RequeueAfter }()
 		time.Sleep(time.Second)
-		for i := range 15 { // 15 and the first two are 17; at most 16 may go on without a worker
+		for i := range 15 { // with the two above, 17 objects are slow; 16 may go on without a worker
 			if !w.r.Enter(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: fmt.Sprint("ns-", i), Name: "app"}}) {
 				t.Fatalf("namespace %d has no worker", i)
 			}
@@ -171,7 +172,7 @@ func TestSlowWorkIsCrowdedOut(t *testing.T) {
 	})
 }
 
-// Slow work of a namespace does not hold up the deletion of its other objects.
+// Slow work in a namespace does not delay the deletion of other objects in the same namespace.
 func TestDeletionNeedsNoWorker(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)

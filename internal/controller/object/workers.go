@@ -13,62 +13,61 @@ import (
 )
 
 // patience is how long a reconciliation may occupy a worker. A reconciliation that takes longer
-// goes on without the worker. It is short, because an object may have to wait for a worker that
-// long.
+// goes on without the worker. The time is short, because another object may have to wait for the
+// worker during all this time.
 const patience = 500 * time.Millisecond
 
 // lastingPerWorker is the maximum number of reconciliations without a worker, per worker of a kind.
-// With 4 workers, up to 16 reconciliations may go on after they have lost their worker. This bounds
-// the memory that they use.
+// With 4 workers, up to 16 reconciliations may go on after they have lost their worker. The maximum
+// bounds the memory that these reconciliations use.
 const lastingPerWorker = 4
 
 const (
-	// crowdPause is how long a reconciliation keeps its worker if too many others go on without a
-	// worker. After this time, it is looked at again.
+	// crowdPause is the pause until the next attempt to take the worker from a reconciliation. An
+	// attempt fails if too many other reconciliations already go on without a worker.
 	crowdPause = 100 * time.Millisecond
-	// longWork is how long a reconciliation may go on after it has lost its worker, if a namespace
-	// without any reconciliation waits. The default of spec.timeout is half of longWork.
+	// longWork is how long a reconciliation without a worker may go on when another namespace needs
+	// its place. In that other namespace, objects wait, and no object is reconciled. The default of
+	// spec.timeout is half of longWork.
 	longWork = 2 * time.Minute
 )
 
-// errCrowdedOut is the cause for which the work of an object ends if another namespace needs its
-// place.
+// errCrowdedOut is the cause for which the work of an object is ended early: another namespace
+// needs the place of this work.
 var errCrowdedOut = errors.New("another namespace needed the place of this work")
 
 // workers decides which objects of a kind are reconciled now. A tenant's server may be slow on
 // purpose, and the tenant may have many objects in several namespaces. So there are four rules:
 //
-//   - A namespace may reconcile at most half as many objects at once as there are workers. It may
-//     use half of the workers that other namespaces leave free. One object is always allowed.
-//   - A reconciliation uses a worker for [patience]. Then it goes on without a worker, and the
-//     worker is free. It still counts for its namespace.
-//   - When a worker becomes free, the waiting namespaces take turns.
-//   - The number of reconciliations without a worker is bounded too. At the bound, one of them must
-//     end before another reconciliation loses its worker. The namespace with the most of them gives
-//     up one for a namespace with fewer. Work that has gone on for [longWork] may end too, if
-//     objects of some namespace wait and no object of that namespace is reconciled.
+//   - Count the workers that no other namespace uses. A namespace may reconcile at most half that
+//     many objects at once, but always one.
+//   - A reconciliation uses a worker for [patience]. Then the reconciliation goes on without a
+//     worker, and the worker is free. The reconciliation still counts for its own namespace.
+//   - The waiting namespaces get free workers in turn.
+//   - The number of reconciliations without a worker is bounded. At the bound, one of them must end
+//     before another reconciliation goes on without its worker. The method crowdOut can end one.
 //
-// An object that has to wait is queued again when it may be reconciled. The zero value has no
-// limits.
+// An object that has to wait is woken when it may be reconciled: it gets a worker and is queued
+// again. The zero value has no limits.
 //
-// A tenant may have five namespaces for each worker, and a slow object in each namespace. This
-// tenant can still occupy all workers for longWork.
+// These rules do not prevent one attack. A tenant may have five namespaces for each worker, and a
+// slow object in each namespace. This tenant can occupy all workers for [longWork].
 type workers struct {
 	mu         sync.Mutex // guards the fields below; never held during I/O
 	number     int        // number of workers; zero for no limit
 	wake       func(reconcile.Request)
 	busy       int                   // number of workers in use
 	lasting    int                   // number of reconciliations without a worker
-	namespaces map[string]*namespace // namespaces that reconcile or wait
-	turns      []*namespace          // namespaces with waiting objects; the first is served next
+	namespaces map[string]*namespace // by name: namespaces with objects that are reconciled or wait
+	turns      []*namespace          // namespaces with waiting objects, in the order in which they get workers
 }
 
-// namespace has the objects of one namespace that are reconciled or wait.
+// namespace has the objects of one namespace that are reconciled or that wait.
 type namespace struct {
 	name    string
 	busy    int // number of objects with a worker
 	places  map[reconcile.Request]*place
-	waiting []reconcile.Request // the first has waited longest
+	waiting []reconcile.Request // the first object has waited longest
 	waits   map[reconcile.Request]bool
 }
 
@@ -88,23 +87,25 @@ func (w *workers) start(number int, wake func(reconcile.Request)) {
 	w.number, w.wake = number, wake
 }
 
-// goroutines returns how many reconciliations the given number of workers makes possible at once.
+// goroutines returns the maximum number of reconciliations at once with the given number of
+// workers.
 func goroutines(workers int) int { return workers * (1 + lastingPerWorker) }
 
 // admits reports whether one more object of the namespace may be reconciled now; see [share.Room].
-// A reconciliation that goes on without a worker takes room only from its own namespace.
+// A reconciliation without a worker counts only for its own namespace.
 func (w *workers) admits(n *namespace) bool {
 	others, own := w.busy-n.busy, len(n.places)
 	return w.number == 0 || w.busy < w.number && share.Room(w.number, others+own, own) > 0
 }
 
-// enter reports whether the object may be reconciled now. If not, the object will be woken later.
-// If enter returned true, the caller must call leave when the reconciliation has ended.
+// enter reports whether the object may be reconciled now. If enter returns false, the object waits
+// and will be woken later. If enter returns true, the caller must call leave after the
+// reconciliation.
 func (w *workers) enter(object reconcile.Request) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := w.of(object.Namespace)
-	p := n.places[object] // not nil if the object was woken
+	p := n.places[object] // not nil if the object was woken: serve has given it a worker
 	if p == nil {
 		if n.waits[object] || !w.admits(n) {
 			w.wait(n, object)
@@ -131,7 +132,8 @@ func (w *workers) of(name string) *namespace {
 	return n
 }
 
-// take gives a worker to an object, which is reconciled now or will be woken.
+// take gives a worker to an object, and returns the object's place. The object is reconciled now or
+// will be woken.
 func (w *workers) take(n *namespace, object reconcile.Request) *place {
 	p := &place{of: n}
 	n.places[object] = p
@@ -151,7 +153,8 @@ func (w *workers) wait(n *namespace, object reconcile.Request) {
 	n.waits[object] = true
 }
 
-// leave ends the reconciliation of an object. It does nothing if the object has no place.
+// leave removes the place of an object after its reconciliation, if the object has a place. Then
+// leave wakes the waiting objects that may be reconciled now.
 func (w *workers) leave(object reconcile.Request) {
 	w.mu.Lock()
 	if n := w.namespaces[object.Namespace]; n != nil && n.places[object] != nil {
@@ -181,7 +184,8 @@ func (w *workers) remove(n *namespace, object reconcile.Request) {
 	}
 }
 
-// serve gives the free workers to objects that wait, and returns these objects.
+// serve gives the free workers to objects that wait, and returns these objects. The caller must
+// wake them.
 func (w *workers) serve() (woken []reconcile.Request) {
 	for {
 		next := slices.IndexFunc(w.turns, w.admits)
@@ -201,9 +205,9 @@ func (w *workers) serve() (woken []reconcile.Request) {
 	}
 }
 
-// outlasted takes the worker away from a reconciliation that has lasted longer than [patience]. If
-// there are too many such reconciliations, and none of them can be given up, p keeps its worker for
-// now.
+// outlasted takes the worker away from a reconciliation that has lasted longer than [patience]; p
+// is the place of this reconciliation. If too many others go on without a worker, and crowdOut ends
+// none of these, p keeps its worker. Then outlasted is called again after [crowdPause].
 func (w *workers) outlasted(object reconcile.Request, p *place) {
 	w.mu.Lock()
 	var woken []reconcile.Request
@@ -224,14 +228,15 @@ func (w *workers) outlasted(object reconcile.Request, p *place) {
 	}
 }
 
-// crowdOut lets a reconciliation of the given namespace go on without a worker, although the number
-// of such reconciliations is at its bound. To make room, crowdOut ends the work of another one. It
-// returns false if it has ended no work. It ends work in two cases:
+// crowdOut ends the work of one reconciliation without a worker. It makes room for a reconciliation
+// of the given namespace, which can then go on without its worker. crowdOut is called when the
+// number of reconciliations without a worker is at its bound. It returns false if it has ended no
+// work. It ends work in two cases:
 //
-//   - A namespace has at least two such reconciliations more than the given namespace. The
-//     namespace with the most of them gives up its youngest.
-//   - In any namespace, objects wait and no object is reconciled. The oldest work of all namespaces
-//     ends, if it has gone on without a worker for [longWork].
+//   - A namespace has at least two reconciliations without a worker more than the given namespace.
+//     The namespace with the most of them gives up its youngest: the last that lost its worker.
+//   - Some namespace has waiting objects, but none of its objects is reconciled. Then the oldest
+//     work without a worker ends, in whichever namespace, if it has gone on for [longWork].
 func (w *workers) crowdOut(of *namespace) bool {
 	var most *namespace
 	var oldest *place
@@ -263,8 +268,8 @@ func (w *workers) crowdOut(of *namespace) bool {
 // lasting returns the number of the namespace's reconciliations without a worker.
 func (n *namespace) lasting() int { return len(n.places) - n.busy }
 
-// youngest returns the reconciliation that lost its worker last, of those that can be ended; nil if
-// there is none.
+// youngest returns the reconciliation of the namespace that lost its worker last. Only work that
+// can be ended now counts. The result is nil if the namespace has no such work.
 func (n *namespace) youngest() (last *place) {
 	for _, p := range n.places {
 		if p.lasting && p.end != nil && (last == nil || p.since.After(last.since)) {
@@ -274,7 +279,8 @@ func (n *namespace) youngest() (last *place) {
 	return last
 }
 
-// endable sets the function that ends the work of an object; nil if the work cannot be ended now.
+// endable sets the function that ends the work of an object. The function is nil while the work
+// cannot be ended.
 func (w *workers) endable(object reconcile.Request, end context.CancelCauseFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

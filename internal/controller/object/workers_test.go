@@ -18,7 +18,8 @@ func asks(namespace string, i int) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}}
 }
 
-// crew is a set of workers, with the objects that it has woken and that have not entered since.
+// crew is a set of workers for tests. Its field woken has the objects that were woken and have not
+// entered since.
 type crew struct {
 	workers
 
@@ -36,7 +37,8 @@ func newCrew(number int) *crew {
 	return c
 }
 
-// greedy lets n objects of each namespace enter in turn, and returns how many of them entered.
+// greedy asks for n objects of each namespace to enter, one namespace after the other. It returns
+// how many objects of each namespace entered.
 func (c *crew) greedy(n int, namespaces ...string) (entered []int) {
 	for _, namespace := range namespaces {
 		count := 0
@@ -50,7 +52,7 @@ func (c *crew) greedy(n int, namespaces ...string) (entered []int) {
 	return entered
 }
 
-// enterWoken lets all woken objects enter, and returns the number of them in each namespace.
+// enterWoken lets all woken objects enter, and returns how many objects of each namespace entered.
 func (c *crew) enterWoken(t *testing.T) map[string]int {
 	t.Helper()
 	c.queue.Lock()
@@ -67,7 +69,8 @@ func (c *crew) enterWoken(t *testing.T) map[string]int {
 	return entered
 }
 
-// Two hostile namespaces must not be able to occupy all workers by making them wait for servers.
+// Each namespace gets a limited share of the workers. So one hostile namespace with slow servers
+// cannot occupy all of several workers.
 func TestSharesOfTheWorkers(t *testing.T) {
 	for name, test := range map[string]struct {
 		workers    int
@@ -91,7 +94,8 @@ func TestSharesOfTheWorkers(t *testing.T) {
 	}
 }
 
-// A hostile tenant with several namespaces must not be able to keep the workers from others.
+// A hostile tenant with slow objects in several namespaces must not block other tenants: a slow
+// reconciliation loses its worker after [patience].
 func TestLastingWorkFreesItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(10)
@@ -106,7 +110,7 @@ func TestLastingWorkFreesItsWorker(t *testing.T) {
 			t.Fatalf("the honest namespace has %d workers after %s", n, patience)
 		}
 		time.Sleep(time.Minute)
-		for range 10 { // each hostile namespace gets its whole share
+		for range 10 { // long enough for each hostile namespace to get its whole share
 			synctest.Wait()
 			c.enterWoken(t)
 			time.Sleep(patience)
@@ -116,14 +120,15 @@ func TestLastingWorkFreesItsWorker(t *testing.T) {
 				t.Errorf("%d objects of namespace %s are reconciled at once, want half of the workers", n, name)
 			}
 		}
-		// Another object of another namespace waits for nobody now.
+		// All workers are free now, so an object of another namespace enters at once.
 		if c.busy != 0 || !c.enter(asks("other", 0)) {
 			t.Errorf("%d workers are busy with work that lasts", c.busy)
 		}
 	})
 }
 
-// The workers serve the namespaces in turn, and the objects of a namespace in their order.
+// The waiting namespaces get free workers in turn. The objects of one namespace get workers in the
+// order in which they asked.
 func TestWaitingNamespacesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(2)
@@ -182,14 +187,14 @@ func TestWokenObjectKeepsItsWorker(t *testing.T) {
 }
 
 // The number of reconciliations without a worker is bounded. At the bound, the namespace with the
-// most of them gives up its youngest for another namespace. It gives up none if it would then have
+// most of them loses its youngest one to another namespace. It loses none if it would then have
 // fewer than the other namespace.
 func TestCrowdedOut(t *testing.T) {
 	type step struct {
-		each   int    // reconciliations in each namespace; all namespaces together have 16
+		each   int    // reconciliations in each namespace; 16 in all namespaces together
 		bound  bool   // the work cannot be ended now
 		ended  string // name of the object whose work ends, such as "1"; empty if no work ends
-		worker int    // workers that are busy afterwards
+		worker int    // number of busy workers afterwards
 	}
 	for name, test := range map[string]step{
 		"two each":            {2, false, "1", 0},
@@ -229,7 +234,7 @@ func TestCrowdedOut(t *testing.T) {
 					}
 					return
 				}
-				c.leave(asks("ns-0", 0)) // makes room for the work of namespace new
+				c.leave(asks("ns-0", 0)) // now the object of namespace new may go on without its worker
 				time.Sleep(crowdPause)
 				synctest.Wait()
 				if c.busy != 0 || c.lasting != 16 {
@@ -240,8 +245,9 @@ func TestCrowdedOut(t *testing.T) {
 	}
 }
 
-// If many namespaces have one slow object each, the oldest work ends after [longWork]. This happens
-// only if an object of another namespace waits, and no object of that namespace is reconciled.
+// If many namespaces have one slow object each, the oldest work ends after [longWork]. The work
+// ends only if another namespace has a waiting object, and none of the objects of that namespace is
+// reconciled.
 func TestLongWorkIsCrowdedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrew(4)
@@ -258,7 +264,7 @@ func TestLongWorkIsCrowdedOut(t *testing.T) {
 			time.Sleep(patience)
 			synctest.Wait()
 		}
-		c.enter(asks("ns-0", 1)) // waits, but its namespace has an object under way
+		c.enter(asks("ns-0", 1)) // waits, but another object of its namespace is reconciled
 		time.Sleep(2 * longWork)
 		synctest.Wait()
 		if len(ended) != 0 {
@@ -273,7 +279,8 @@ func TestLongWorkIsCrowdedOut(t *testing.T) {
 	})
 }
 
-// Objects enter and leave from many goroutines; in the end nothing is left.
+// Many goroutines let objects enter and leave. In the end all objects are done, and no entry of an
+// object is left.
 func TestWorkersConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &workers{}

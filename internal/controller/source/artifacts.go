@@ -40,7 +40,7 @@ type Artifacts struct {
 type claim struct {
 	owner  store.Object
 	digest string // digest of the artifact; empty if the status has no artifact
-	idle   bool   // the artifact will not be fetched: the object is suspended, being deleted, or too large
+	idle   bool   // the artifact will not be fetched again: the object is suspended, being deleted or too large
 }
 
 // claims reads the objects of all kinds from the cache. For each object, it calls the function show

@@ -19,7 +19,7 @@ const (
 	walkEvery    = time.Hour
 )
 
-// largestNamespaces is the maximum number of namespaces in the log and in the metric.
+// largestNamespaces is the maximum number of namespaces in one log message, and in the metric.
 const largestNamespaces = 10
 
 // Collector removes artifacts that are in no object's status. It is a runnable of a manager and
@@ -27,7 +27,8 @@ const largestNamespaces = 10
 type Collector struct {
 	// Artifacts has the artifacts of all kinds.
 	Artifacts *Artifacts
-	// Log gets a message when artifacts were removed, and when the store had no room.
+	// Log gets a message after artifacts were removed, and after the store had no room for an
+	// artifact.
 	Log logr.Logger
 }
 

@@ -149,7 +149,7 @@ func TestCollectorLooksAtWhatChanged(t *testing.T) {
 }
 
 // If the store has no room, the log and the metric name the namespaces that use most of the store.
-// The log says so once for each pass with new refusals.
+// Each pass of the collector logs one message if artifacts were refused since the last pass.
 func TestCollectorNamesWhoFillsTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorldWith(t, store.Options{MaxBytes: 8000})
@@ -195,7 +195,7 @@ lanyard_artifact_store_namespace_bytes{namespace="modest"} 200
 	})
 }
 
-// The metric has ten series at most, however many namespaces a tenant has.
+// The metric has at most ten series, however many namespaces have artifacts.
 func TestNamespaceSizesAreBounded(t *testing.T) {
 	w := newWorld(t)
 	for i := range 12 {

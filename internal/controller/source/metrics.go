@@ -6,14 +6,14 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
-// namespaceSizes is a metric with the namespaces that use most of the artifact store. It has a
-// fixed number of series, so tenants with many namespaces do not make the metric large.
+// namespaceSizes is a metric of the namespaces that use most of the artifact store. It has at most
+// [largestNamespaces] series, so tenants with many namespaces cannot make the metric large.
 type namespaceSizes struct {
 	store *store.Store
 	desc  *prometheus.Desc
 }
 
-// NewNamespaceSizes returns the metric of a store.
+// NewNamespaceSizes returns a metric: the sizes of the largest namespaces in the store s.
 func NewNamespaceSizes(s *store.Store) prometheus.Collector {
 	return &namespaceSizes{store: s, desc: prometheus.NewDesc("lanyard_artifact_store_namespace_bytes",
 		"Bytes of a namespace's artifacts, with the room to replace the largest; only the ten largest namespaces.", []string{"namespace"}, nil)}

@@ -22,19 +22,20 @@ import (
 )
 
 const (
-	// large is the size of an object: etcd stores at most 1.5 MiB.
+	// large is about the size of the largest object that etcd stores, in bytes. The limit of etcd
+	// is 1.5 MiB.
 	large = 1_400_000
-	// most is how much memory the cache may take for such an object, in bytes.
+	// most is how much memory the cache may take for a large object, in bytes.
 	most = 20 << 10
 )
 
-// Run checks a program's cache. For each kind in options.ByObject, it makes objects of 1.4 MB. Each
-// object is large in another field of the metadata, the spec or the status. The kind's transform
-// reduces the objects. Afterwards, none may take more than 20 KiB of memory. Run logs the largest
-// figure of each kind.
+// Run checks the memory that a program's cache takes for large objects. For each kind in
+// options.ByObject, Run makes several objects. Each object is large in another field of the
+// metadata, the spec or the status. The kind's transform reduces each object. A reduced object may
+// take at most 20 KiB of memory. Run logs the largest result of each kind.
 //
-// Tenants write no objects of a kind that uses the default transform. For such a kind, Run makes
-// only objects with large metadata.
+// Some kinds use the default transform, because tenants write no objects of these kinds. For such a
+// kind, Run makes only objects with large metadata.
 func Run(t *testing.T, options cache.Options) {
 	t.Helper()
 	big, measured := metadata(), 0
@@ -45,7 +46,7 @@ func Run(t *testing.T, options cache.Options) {
 		}
 		kind, typed := kinds.All().Named(name[strings.LastIndex(name, ".")+1:])
 		if _, partial := o.(*metav1.PartialObjectMetadata); !partial && !typed {
-			continue // Secrets and namespaces that only administrators write
+			continue // only administrators write the cached objects of such a kind, for example Secrets
 		}
 		measured++
 		t.Run(name, func(t *testing.T) {
@@ -57,12 +58,12 @@ func Run(t *testing.T, options cache.Options) {
 			if typed && by.Transform != nil {
 				content(kind, examples)
 			}
-			measure(t, o, examples["nothing"], transform) // the first decoding of a type fills caches
+			measure(t, o, examples["nothing"], transform) // the first decoding of a type also fills caches of the decoder
 			worst, where := uint64(0), ""
 			for place, fields := range examples {
 				taken := measure(t, o, fields, transform)
 				if taken > most {
-					taken = min(taken, measure(t, o, fields, transform)) // the runtime may have grown meanwhile
+					taken = min(taken, measure(t, o, fields, transform)) // in the first measurement, the runtime may have allocated memory
 				}
 				if taken > most {
 					t.Errorf("%s: %d bytes of memory for an object, want %d at the most", place, taken, most)
@@ -79,8 +80,8 @@ func Run(t *testing.T, options cache.Options) {
 	}
 }
 
-// measure returns how many bytes of memory an object takes after the transform. The argument fields
-// has the JSON of the object.
+// measure returns how many bytes of memory an object takes after the transform. The object has the
+// Go type of o. The argument fields is the JSON of the object.
 func measure(t *testing.T, o client.Object, fields []byte, transform func(any) (any, error)) uint64 {
 	t.Helper()
 	const copies = 2
@@ -99,26 +100,26 @@ func measure(t *testing.T, o client.Object, fields []byte, transform func(any) (
 	return (max(after, before) - before) / copies
 }
 
-// heap returns the number of bytes that are in use.
+// heap returns how many bytes of the Go heap are in use.
 func heap() uint64 {
 	runtime.GC()
-	runtime.GC() // the first run may leave what finalizers hold
+	runtime.GC() // an object with a finalizer needs a second garbage collection
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	return stats.HeapAlloc
 }
 
-// empty returns an empty object of the same kind.
+// empty returns an empty object of the same Go type as o.
 func empty(o client.Object) client.Object {
-	made := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object) // the type is that of o
+	made := reflect.New(reflect.TypeOf(o).Elem()).Interface().(client.Object) // cannot fail: o has the same type
 	if untyped, ok := made.(*unstructured.Unstructured); ok {
 		untyped.Object = map[string]any{}
 	}
 	return made
 }
 
-// metadata returns objects as JSON, each large in one field of the metadata. The keys are the paths
-// of the fields.
+// metadata returns objects as JSON. Each object is large in one field of the metadata, and its key
+// is the path of this field. The object with the key "nothing" is not large.
 func metadata() map[string][]byte {
 	named := func() metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "tenant-a", Name: "app", UID: types.UID(strings.Repeat("u", 36)), Finalizers: []string{meta.Finalizer}}
@@ -145,7 +146,8 @@ func metadata() map[string][]byte {
 	return examples
 }
 
-// content adds objects as JSON to the examples, each large in one field of the spec or the status.
+// content adds objects of a kind to the examples, as JSON. Each object is large in one field of the
+// spec or the status.
 func content(kind kinds.Kind, examples map[string][]byte) {
 	for _, part := range []string{"Spec", "Status"} {
 		root := reflect.TypeOf(kind.New()).Elem()
@@ -164,8 +166,9 @@ func content(kind kinds.Kind, examples map[string][]byte) {
 	}
 }
 
-// places returns the fields below a type. The result maps the path of each field to its indexes,
-// which the function "at" takes. places looks into structs, but not into lists and maps.
+// places returns all fields of the type t, and of the structs inside t. The result maps the path of
+// each field to the indexes that the function "at" needs. The arguments path and index are those of
+// t itself. A list, a map or a time is one field.
 func places(t reflect.Type, path string, index []int) map[string][]int {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -186,7 +189,8 @@ func places(t reflect.Type, path string, index []int) map[string][]int {
 	return found
 }
 
-// at returns the field of a struct with these indexes. It sets nil pointers on the way.
+// at returns the field of the struct v that the indexes lead to. If a pointer on the way is nil, at
+// sets the pointer to a new value.
 func at(v reflect.Value, indexes []int) reflect.Value {
 	for _, i := range indexes {
 		if v.Kind() == reflect.Pointer {
@@ -200,8 +204,8 @@ func at(v reflect.Value, indexes []int) reflect.Value {
 	return v
 }
 
-// fill sets v to a value that takes about the given number of bytes as JSON. It returns false if v
-// cannot hold such a value, for example because v is a number.
+// fill sets v to a value that takes about the given number of bytes as JSON. fill returns false if
+// v cannot hold such a value, for example because v is a number.
 func fill(v reflect.Value, bytes int) bool {
 	switch v.Kind() {
 	case reflect.String:
@@ -212,7 +216,7 @@ func fill(v reflect.Value, bytes int) bool {
 		return fill(v.Elem(), bytes)
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			v.SetBytes([]byte(`{"x":"` + strings.Repeat("x", bytes) + `"}`)) // the JSON of a RawExtension
+			v.SetBytes([]byte(`{"x":"` + strings.Repeat("x", bytes) + `"}`)) // the bytes of a RawExtension must be valid JSON
 			return true
 		}
 		elements := bytes / 100
@@ -242,7 +246,7 @@ func fill(v reflect.Value, bytes int) bool {
 func text(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
-		return "{" + err.Error() // no valid JSON: the test fails
+		return "{" + err.Error() // this text is invalid JSON, so the test fails when it decodes the text
 	}
 	return string(data)
 }

@@ -21,15 +21,16 @@ import (
 )
 
 const (
-	// maxCost bounds the cost of one expression. It also bounds the total cost of all expressions
-	// of one request. The total is checked after each expression. So the last expression can raise
-	// the total to at most twice maxCost. The unit is that of Kubernetes' limits for CEL.
-	// The largest set of claims that ships, for a Shoot of Gardener, costs 296. Loops that reach
-	// the limit take up to 10 ms of a processor.
+	// maxCost is the maximum CEL cost of one expression, in the unit of Kubernetes' limits for CEL.
+	// maxCost is also the maximum total cost of all expressions of one request. The program checks
+	// the total after each expression. So the last expression can raise the total to at most twice
+	// maxCost. The largest set of claims that Lanyard ships, for a Shoot of Gardener, costs 296.
+	// Loops that reach the limit take up to 10 ms of processor time.
 	maxCost = 5_000
-	// maxTime is the limit for the time of all expressions of one request together, in case that a
-	// cost is counted too low. The time includes waiting for a processor. So a program that is busy
-	// can exceed maxTime with an expression that is cheap, and the caller must try again.
+	// maxTime is the maximum time for all expressions of one request together. This second limit is
+	// for expressions whose CEL cost is counted too low. The time includes waiting for a processor.
+	// So in a busy program, even a cheap expression can exceed maxTime. The caller must then send
+	// the request again.
 	maxTime = 250 * time.Millisecond
 	// maxClaims is the maximum size of all configured claims of a token as JSON, in bytes. A token
 	// must fit into a header, and clouds refuse long tokens.
@@ -151,9 +152,10 @@ func (v variables) compile(text string, further ...string) (expression, *cel.Ast
 	return expression{text: text, program: program}, checked, err
 }
 
-// findUnbounded returns the name of a function that an expression must not use, or an empty string.
-// A function runs to its end before its cost is counted, and cannot be interrupted. So the time and
-// the memory of a function must not grow faster than its arguments, which tenants choose.
+// findUnbounded returns the name of a forbidden function that an expression uses, or an empty
+// string. A function runs to its end before its cost is counted, and cannot be interrupted. Tenants
+// choose the arguments of functions. So a function is forbidden if its time or memory can grow
+// faster than the size of its arguments.
 func findUnbounded(checked *cel.Ast) string {
 	for _, call := range ast.MatchDescendants(ast.NavigateAST(checked.NativeRep()), ast.KindMatcher(ast.CallKind)) {
 		switch name := call.AsCall().FunctionName(); name {

@@ -139,7 +139,7 @@ func TestTimeOfARequest(t *testing.T) {
 	if _, err := e.eval(t.Context(), x); err != nil || e.time == 0 {
 		t.Errorf("%v after %s", err, e.time)
 	}
-	// One step of the loop takes about a millisecond, and costs little.
+	// One step of the loop takes about a millisecond, but has a low CEL cost.
 	e.variables[objectVariable] = map[string]any{"list": make([]any, 20_000)}
 	x, err = variables(nil).claim("a", "object.list.all(n, object == object)")
 	must.Succeed(t, err)
@@ -151,9 +151,9 @@ func TestTimeOfARequest(t *testing.T) {
 	}
 }
 
-// TestUnboundedFunctions checks that no expression may use a function whose time or memory grows
-// faster than its arguments. Such a function cannot be interrupted: with a list of 20,000 elements,
-// sets.contains took 27 seconds.
+// TestUnboundedFunctions checks that expressions with certain functions are refused. The time or
+// the memory of these functions grows faster than their arguments. A running function cannot be
+// interrupted: with a list of 20,000 elements, sets.contains took 27 seconds.
 func TestUnboundedFunctions(t *testing.T) {
 	for function, text := range map[string]string{
 		"distinct":        "object.spec.list.distinct()",
@@ -170,8 +170,9 @@ func TestUnboundedFunctions(t *testing.T) {
 	}
 }
 
-// TestSlowExpressions checks the answer if the expressions for an object run out of time. The
-// program may be busy, so the caller must try again; a refusal would be final.
+// TestSlowExpressions checks the answer if the expressions for an object run out of time. Because
+// the program may be busy, the answer must ask the caller to try again. After a refusal, the caller
+// would not try again.
 func TestSlowExpressions(t *testing.T) {
 	w := newWorld(t, gardener)
 	object := foo()

@@ -129,9 +129,9 @@ func relay(ctx context.Context, client net.Conn) {
 }
 
 // slowProxies acts as a tenant whose objects call AWS over a slow proxy of the tenant. The first
-// role of these objects is in the honest tenant's AWS account. The
-// honest tenant's new OCIRepositories also call AWS with sessions of a role in this account. The
-// slow calls must not delay these calls.
+// role of these objects is in the honest tenant's AWS account. The honest tenant's new
+// OCIRepositories also call AWS with sessions of a role in this account. The hostile tenant's slow
+// calls must not delay the honest tenant's calls.
 func slowProxies(tn *tenant) {
 	t := tn.t
 	after := world.Cloud().Journal().Last()
