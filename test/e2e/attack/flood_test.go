@@ -179,7 +179,11 @@ func (tn *tenant) configMap(name string, keys int) (spec string) {
 // requests have a context object with costly claims.
 func floodTokens(tn *tenant) {
 	t := tn.t
-	const callers = 9 // in each namespace
+	// callers is the number of requests under way in each namespace. A request holds a seat of the
+	// API server's priority level workload-low while it waits at the token server. The token
+	// server's own requests need seats of the same level. So more requests than seats would hold up
+	// all ServiceAccounts of the cluster: a level that was idle can have fewer than 60 seats.
+	const callers = 6
 	var mu sync.Mutex // guards answers
 	answers := map[string]map[int]int{}
 	var floods []func(ctx context.Context)
