@@ -103,7 +103,7 @@ e2e: build e2e-programs test/e2e/node/node_modules/.package-lock.json ## run the
 	@cd test/e2e && $(RARE_GC) $(IN_TURN) go test $(E2E_FLAGS) -vet=off -count=1 -shuffle=on -timeout 60m . ./dataplane ./node ./stage
 
 .PHONY: attack
-attack: build ## run hostile tenants against the controller, beside an honest one (SHORT=1: those that take two minutes)
+attack: build ## run hostile tenants against the controller, beside an honest one (SHORT=1: those that take three minutes)
 	@cd test/e2e/attack && $(RARE_GC) $(IN_TURN) go test -vet=off -count=1 -timeout 30m $(if $(SHORT),-short)
 
 .PHONY: e2e-flux

@@ -201,11 +201,19 @@ func (s *suite) judge(t *testing.T, tn *tenant, began time.Time) (got score, lat
 	return got, late
 }
 
+// cell returns the median and the 99th percentile of waits in ms, for a table.
+func cell(waits []span) string {
+	if len(waits) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d/%d", quantile(waits, 50).Milliseconds(), quantile(waits, 99).Milliseconds())
+}
+
 // row adds an attack and its score to the table that TestAttack prints.
 func (s *suite) row(name string, got score) {
 	fmt.Fprintf(s.table, "%s\t%d\t%d\t%d", name, got.runs, got.tried, got.grants)
 	for _, waits := range append(got.rounds[:], got.alone) {
-		fmt.Fprintf(s.table, "\t%d/%d", quantile(waits, 50).Milliseconds(), quantile(waits, 99).Milliseconds())
+		fmt.Fprint(s.table, "\t", cell(waits))
 	}
 	for i, peak := range got.peaks {
 		fmt.Fprintf(s.table, "\t%d/%d", peak>>20, s.limits[i]>>20)

@@ -118,8 +118,8 @@ func (tn *tenant) floodPort(table io.Writer, name, address string, verifies bool
 	all := <-open
 	left := closeAll(all)
 	median := quantile(waits, 50)
-	fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d/%d\t%d\t%d\n", name, len(all), left, len(waits), median.Milliseconds(),
-		quantile(waits, 99).Milliseconds(), quantile(waits, 100).Milliseconds(), before.Milliseconds())
+	fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%s\t%d\t%d\n", name, len(all), left, len(waits), cell(waits),
+		quantile(waits, 100).Milliseconds(), before.Milliseconds())
 	if len(all) <= maxOpen || left > maxOpen {
 		t.Errorf("%s: of %d connections, %d are still open; want more than %d, and at most %[4]d that are still open",
 			name, len(all), left, maxOpen)
