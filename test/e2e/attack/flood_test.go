@@ -192,7 +192,7 @@ func floodTokens(tn *tenant) {
 		in.identity(stsAudience)
 		me := callAs(t, in.namespace, puller, nil)
 		specs := map[string]string{"plain": `{}`, "costly": in.configMap("costly", costlyKeys), "slow": in.configMap("slow", slowKeys)}
-		in.waitForToken(me, specs["costly"])
+		me.awaitToken(in.namespace, specs["costly"])
 		for sort, spec := range specs {
 			floods = append(floods, slices.Repeat([]func(ctx context.Context){func(ctx context.Context) {
 				for ctx.Err() == nil {
@@ -224,16 +224,6 @@ func floodTokens(tn *tenant) {
 	if answers["plain"][http.StatusCreated] == 0 || answers["slow"][http.StatusServiceUnavailable] == 0 {
 		t.Errorf("no token was issued, or no expression was slow: this tests nothing: %v", answers)
 	}
-}
-
-// waitForToken waits until the caller gets a token with this spec.
-func (tn *tenant) waitForToken(me *caller, spec string) {
-	ctx, cancel := context.WithTimeout(tn.t.Context(), patience)
-	defer cancel()
-	poll(ctx, tn.t, "the rights are in force", func() error {
-		token, status, answer := me.mint(tn.namespace, victimIdentity, spec)
-		return wantf(token != "", "HTTP %d %s", status, answer)
-	})
 }
 
 // floodBindings creates bindings in several namespaces of the tenant, and requests their

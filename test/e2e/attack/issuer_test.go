@@ -117,6 +117,21 @@ func (c *caller) mint(namespace, name, spec string, headers ...string) (token st
 	return request.Status.Token, status, answer
 }
 
+// awaitToken requests a token of the identity in a namespace, until the caller's rights are in
+// force. The spec is JSON.
+func (c *caller) awaitToken(namespace, spec string) (token string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
+	defer cancel()
+	poll(ctx, c.t, "the rights are in force", func() error {
+		var status int
+		var answer string
+		token, status, answer = c.mint(namespace, victimIdentity, spec)
+		return wantf(token != "", "HTTP %d %s", status, answer)
+	})
+	return token
+}
+
 // wantsToken requests a token of the tenant's own identity, in the namespace of the caller. The
 // spec is JSON. The result is the HTTP status of the answer, or 0 if no answer came. wantsToken
 // never fails the test, so any goroutine may call wantsToken.

@@ -158,18 +158,9 @@ func grantSpoke(t *testing.T, spoke, namespace string) {
 // wanted cluster.
 func wantCluster(t *testing.T, c *caller, namespace, want string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	poll(ctx, t, "the rights are in force", func() error {
-		token, status, answer := c.mint(namespace, victimIdentity, `{}`)
-		if token == "" {
-			return fmt.Errorf("HTTP %d %s", status, answer)
-		}
-		if got := clusterOf(t, token); got != want {
-			t.Fatalf("the token names the cluster %q; want %q", got, want)
-		}
-		return nil
-	})
+	if got := clusterOf(t, c.awaitToken(namespace, `{}`)); got != want {
+		t.Fatalf("the token names the cluster %q; want %q", got, want)
+	}
 }
 
 // clusterOf returns the cluster in a token's claims.
