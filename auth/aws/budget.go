@@ -81,7 +81,7 @@ func (b *budgets) enter(ctx context.Context, of payer, tenant string) (leave fun
 		switch pause = b.pauseOf(own); {
 		case err == nil && pause == 0:
 			return func(err error) { b.leave(own, tenant, err) }, 0, nil
-		case err == nil: // a pause started at the moment when the caller got a place
+		case err == nil: // the caller got a place, but a pause started at the same moment
 			own.places.Leave(tenant)
 		case !errors.Is(err, errPaused):
 			b.release(own)

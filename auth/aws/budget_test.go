@@ -184,7 +184,8 @@ func TestBudgetIsShared(t *testing.T) {
 }
 
 // TestBudgetWaitEndsInTime checks the error of a caller whose context ends while the caller waits
-// for a place. For a lent subject, the error does not name the tenant that asked.
+// for a place. Several tenants share a lent subject, so its error does not name the tenant of the
+// caller.
 func TestBudgetWaitEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets

@@ -26,8 +26,8 @@ const (
 	tencentSTS = "sts.cloud.tencent.com"
 	// ibmIAM is the audience of ServiceAccount tokens for the trusted profiles of IBM Cloud.
 	ibmIAM = "iam"
-	// hcpProviders is the beginning of the default audience of the HashiCorp Cloud Platform: the
-	// resource name of a workload identity provider.
+	// hcpProviders is how the default audience of the HashiCorp Cloud Platform begins. The whole
+	// audience is the resource name of a workload identity provider.
 	hcpProviders = "iam/project/"
 )
 

@@ -27,8 +27,8 @@ const (
 
 // Metadata removes metadata from an object, and returns the same object. It removes labels,
 // annotations, finalizers, owners and managed fields. Metadata is a transform for objects whose
-// metadata nobody reads. The transforms of this package return a tombstone unchanged: this value in
-// place of an object says that the watch has missed a deletion.
+// metadata nobody reads. If the watch has missed a deletion, the cache passes a tombstone in place
+// of an object. The transforms of this package return a tombstone unchanged.
 func Metadata(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		reduce(o)

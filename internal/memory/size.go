@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// size estimates how many bytes of memory the texts, lists and maps in a value take, and the values
-// that its pointers lead to. The fixed size of the value's type does not count.
+// size estimates how many bytes of memory a value refers to: its texts, lists and maps, and the
+// values that its pointers lead to. The fixed size of the value's own type does not count.
 func size(v reflect.Value) int {
 	total := 0
 	switch v.Kind() {

@@ -109,9 +109,9 @@ func (l *listener) connState(served net.Conn, state http.ConnState) {
 	l.move(c, to, state == http.StateActive)
 }
 
-// move puts the connection c at the end of a list of the class to: the list active or the list
-// idle. If the class is full, move closes another connection: see replaced. If c is closed, move
-// does nothing.
+// move puts a connection at the end of a list of another class: the list active or the list idle. If
+// that class is full, move closes one of its connections: see replaced. A closed connection stays
+// closed, and is in no list.
 func (l *listener) move(c *conn, to *class, active bool) {
 	l.mu.Lock()
 	if c.closed {
@@ -147,7 +147,7 @@ type conn struct {
 
 	// The mutex of the listener guards the following fields.
 	in     *list.List    // the list that contains the connection; nil if the connection is closed
-	place  *list.Element // the element of this list that contains the connection
+	place  *list.Element // the element of the list above that contains the connection
 	active bool          // the connection serves a request
 	used   bool          // the client has sent the whole header of a request, or is verified
 	closed bool

@@ -50,8 +50,8 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestSlowSigner checks that the server answers at the timeout in a request, even if the signer
-// takes longer.
+// TestSlowSigner sends a request with a timeout. The server answers when this timeout has passed,
+// even if the signer takes longer.
 func TestSlowSigner(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)

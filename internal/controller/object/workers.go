@@ -26,9 +26,9 @@ const (
 	// crowdPause is the pause until the next attempt to take the worker from a reconciliation. An
 	// attempt fails if too many other reconciliations already go on without a worker.
 	crowdPause = 100 * time.Millisecond
-	// longWork is how long a reconciliation without a worker may go on when another namespace needs
-	// its place. In that other namespace, objects wait, and no object is reconciled. The default of
-	// spec.timeout is half of longWork.
+	// longWork protects a reconciliation that has lost its worker: for this time, the reconciliation
+	// does not end for a namespace in which objects wait and no object is reconciled. The default
+	// of spec.timeout is half of longWork.
 	longWork = 2 * time.Minute
 )
 
@@ -44,14 +44,15 @@ var errCrowdedOut = errors.New("another namespace needed the place of this work"
 //   - A reconciliation uses a worker for [patience]. Then the reconciliation goes on without a
 //     worker, and the worker is free. The reconciliation still counts for its own namespace.
 //   - The waiting namespaces get free workers in turn.
-//   - The number of reconciliations without a worker is bounded. At the bound, one of them must end
-//     before another reconciliation goes on without its worker. The method crowdOut can end one.
+//   - At most [lastingPerWorker] reconciliations for each worker go on without a worker. At this
+//     bound, one of them must end before another reconciliation goes on without its worker. The
+//     method crowdOut can end one.
 //
 // An object that has to wait is woken when it may be reconciled: it gets a worker and is queued
 // again. The zero value has no limits.
 //
-// These rules do not prevent one attack. A tenant may have five namespaces for each worker, and a
-// slow object in each namespace. This tenant can occupy all workers for [longWork].
+// These rules do not prevent one attack. A tenant that has five times as many namespaces as there
+// are workers, and a slow object in each, can occupy all workers for [longWork].
 type workers struct {
 	mu         sync.Mutex // guards the fields below; never held during I/O
 	number     int        // number of workers; zero for no limit
@@ -92,7 +93,8 @@ func (w *workers) start(number int, wake func(reconcile.Request)) {
 func goroutines(workers int) int { return workers * (1 + lastingPerWorker) }
 
 // admits reports whether one more object of the namespace may be reconciled now; see [share.Room].
-// A reconciliation without a worker counts only for its own namespace.
+// A reconciliation that has lost its worker still counts for its own namespace. It leaves other
+// namespaces their room.
 func (w *workers) admits(n *namespace) bool {
 	others, own := w.busy-n.busy, len(n.places)
 	return w.number == 0 || w.busy < w.number && share.Room(w.number, others+own, own) > 0
@@ -233,8 +235,9 @@ func (w *workers) outlasted(object reconcile.Request, p *place) {
 // number of reconciliations without a worker is at its bound. It returns false if it has ended no
 // work. It ends work in two cases:
 //
-//   - A namespace has at least two reconciliations without a worker more than the given namespace.
-//     The namespace with the most of them gives up its youngest: the last that lost its worker.
+//   - Compare the namespaces by their reconciliations without a worker. If the first namespace has
+//     at least two more than the given namespace, the first gives up its youngest: the last that
+//     lost its worker.
 //   - Some namespace has waiting objects, but none of its objects is reconciled. Then the oldest
 //     work without a worker ends, in whichever namespace, if it has gone on for [longWork].
 func (w *workers) crowdOut(of *namespace) bool {

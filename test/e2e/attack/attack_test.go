@@ -169,7 +169,8 @@ func (s *score) add(other score) {
 //   - an object of the honest tenant was not Ready; or
 //   - a program took too much memory.
 //
-// It returns an error if the honest tenant waited too long. The run of the attack began at began.
+// It returns an error if the honest tenant waited too long. The last argument is the time when this
+// run of the attack began.
 func (s *suite) judge(t *testing.T, tn *tenant, began time.Time) (got score, late error) {
 	t.Helper()
 	after := s.judged

@@ -128,10 +128,10 @@ func relay(ctx context.Context, client net.Conn) {
 	}
 }
 
-// slowProxies acts as a tenant whose objects call AWS over a slow proxy of the tenant. The first
-// role of these objects is in the honest tenant's AWS account. The honest tenant's new
-// OCIRepositories also call AWS with sessions of a role in this account. The hostile tenant's slow
-// calls must not delay the honest tenant's calls.
+// slowProxies acts as a tenant whose objects call AWS over a slow proxy of the tenant. All these
+// calls use roles of one AWS account. The honest tenant's new OCIRepositories use a role of the same
+// account. AWS limits the calls of an account, so Lanyard limits them too. The slow calls must not
+// delay the honest tenant's calls.
 func slowProxies(tn *tenant) {
 	t := tn.t
 	after := world.Cloud().Journal().Last()

@@ -158,8 +158,8 @@ const (
 	// costlyKeys is the number of a ConfigMap's keys with which the expression of costlyClaims takes
 	// about 30 ms of a processor. A token is issued.
 	costlyKeys = 200
-	// slowKeys is the number of keys with which the expression takes as long as the token server
-	// allows: 250 ms. No token is issued.
+	// slowKeys is a number of keys with which the expression runs until the token server ends it,
+	// after 250 ms. The request then fails.
 	slowKeys = 700
 )
 
@@ -179,10 +179,10 @@ func (tn *tenant) configMap(name string, keys int) (spec string) {
 // requests have a context object with costly claims.
 func floodTokens(tn *tenant) {
 	t := tn.t
-	// callers is the number of requests under way in each namespace. A request holds a seat of the
-	// API server's priority level workload-low while it waits at the token server. The token
-	// server's own requests need seats of the same level. So more requests than seats would hold up
-	// all ServiceAccounts of the cluster: a level that was idle can have fewer than 60 seats.
+	// callers is the number of requests under way in each namespace. A request that waits at the
+	// token server holds a seat of the API server's priority level workload-low. All ServiceAccounts
+	// of the cluster share these seats, and so does the token server. The level can have fewer than
+	// 60 seats. So the requests of all namespaces together must stay below that.
 	const callers = 6
 	var mu sync.Mutex // guards answers
 	answers := map[string]map[int]int{}

@@ -330,7 +330,8 @@ func (h *honest) create(ctx context.Context, like report.Resource, n int) {
 	}
 }
 
-// atAWS returns an OCIRepository at AWS as this type. For any other object, atAWS returns nil.
+// atAWS returns the object if the object is an OCIRepository whose provider is AWS. For any other
+// object, atAWS returns nil.
 func atAWS(o runtime.Object) *v1alpha1.OCIRepository {
 	if repository, ok := o.(*v1alpha1.OCIRepository); ok && repository.Spec.Provider == v1alpha1.ProviderAWS {
 		return repository

@@ -46,7 +46,7 @@ func strangerWait() time.Duration { return lasting(time.Second, 100*time.Millise
 type opening struct {
 	number int
 	begin  []byte // sent at once
-	drips  bool   // a byte follows every second
+	drips  bool   // after begin, the connection sends one more byte every second
 	tls    bool   // with a TLS handshake, if the port has TLS
 }
 
