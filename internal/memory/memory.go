@@ -70,7 +70,7 @@ func (k Kept) Remember(object any) (any, error) {
 		return object, nil // a tombstone: the watch has missed the object's deletion
 	}
 	if Refused(o) != nil {
-		return o, nil // an informer may call a transform twice, and a stub must stay a stub
+		return o, nil //nolint:nilerr // an informer may call a transform twice, and a stub must stay a stub
 	}
 	labels, finalizers := o.GetLabels(), o.GetFinalizers()
 	excess, ours := judge(o), slices.Contains(o.GetFinalizers(), meta.Finalizer)
@@ -123,6 +123,8 @@ func stub(o metav1.Object) {
 }
 
 // Excess says which field of an object is too large for the cache.
+//
+//nolint:errname // the name says what the object has
 type Excess struct {
 	// Field is the path of the field, such as metadata.labels.
 	Field string

@@ -25,7 +25,7 @@ func source() *toolkitv1.OCIRepository {
 	return &toolkitv1.OCIRepository{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "tenant-a", Name: "app", UID: "uid", ResourceVersion: "7", Generation: 3, DeletionTimestamp: &deleted,
-			GenerateName: "app-", SelfLink: "/app", Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"note": "x", "read": "y"},
+			GenerateName: "app-", Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"note": "x", "read": "y"},
 			Finalizers:      []string{"example.com/other", meta.Finalizer},
 			OwnerReferences: []metav1.OwnerReference{{Name: "x"}}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "x"}},
 		},

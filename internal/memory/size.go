@@ -35,8 +35,8 @@ func size(v reflect.Value) int {
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			return 0 // a time points only to its location, and all times share one location
 		}
-		for i := range v.NumField() {
-			total += size(v.Field(i))
+		for _, field := range v.Fields() {
+			total += size(field)
 		}
 	default: // numbers and booleans point to no other memory
 	}

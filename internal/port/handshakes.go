@@ -3,6 +3,7 @@ package port
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log"
 	"net"
 	"sync"
@@ -20,44 +21,58 @@ type handshakes struct {
 	config *tls.Config
 	log    *log.Logger
 
-	begin    sync.Once
-	complete chan net.Conn
-	failed   error         // the error that ended the listener; set before ended is closed
-	ended    chan struct{} // closed when the listener accepts no more connections
+	begin    func() // starts accept; only the first call has an effect
+	complete chan accepted
+	ended    chan struct{} // closed when the listener is closed
 }
 
-func newHandshakes(l *listener, config *tls.Config, log *log.Logger) *handshakes {
-	return &handshakes{listener: l, config: config, log: log, complete: make(chan net.Conn), ended: make(chan struct{})}
+// accepted is a result of Accept.
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+func newHandshakes(ctx context.Context, l *listener, config *tls.Config, log *log.Logger) *handshakes {
+	h := &handshakes{listener: l, config: config, log: log, complete: make(chan accepted), ended: make(chan struct{})}
+	h.begin = sync.OnceFunc(func() { go h.accept(ctx) })
+	return h
 }
 
 // Accept implements [net.Listener].
 func (h *handshakes) Accept() (net.Conn, error) {
-	h.begin.Do(func() { go h.accept() })
+	h.begin()
 	select {
-	case c := <-h.complete:
-		return c, nil
+	case next := <-h.complete:
+		return next.conn, next.err
 	case <-h.ended:
-		return nil, h.failed
+		return nil, net.ErrClosed
 	}
 }
 
-// accept starts a handshake for each new connection, until the listener fails or is closed.
-func (h *handshakes) accept() {
+// accept starts a handshake for each new connection, until the listener is closed. Other errors go
+// to the caller of Accept: net/http waits and tries again if the program has too many open files.
+func (h *handshakes) accept(ctx context.Context) {
 	for {
 		c, err := h.listener.Accept()
-		if err != nil {
-			h.failed = err
+		switch {
+		case err == nil:
+			go h.handshake(ctx, c)
+		case errors.Is(err, net.ErrClosed):
 			close(h.ended)
 			return
+		default:
+			select {
+			case h.complete <- accepted{err: err}:
+			case <-ctx.Done():
+			}
 		}
-		go h.handshake(c)
 	}
 }
 
 // handshake makes the TLS handshake of the new connection c, and passes the connection to Accept.
 // If the handshake fails, handshake closes c.
-func (h *handshakes) handshake(c net.Conn) {
-	ctx, cancel := context.WithTimeout(context.Background(), HeaderTimeout)
+func (h *handshakes) handshake(ctx context.Context, c net.Conn) {
+	ctx, cancel := context.WithTimeout(ctx, HeaderTimeout)
 	defer cancel()
 	over := tls.Server(c, h.config)
 	if err := over.HandshakeContext(ctx); err != nil {
@@ -69,7 +84,7 @@ func (h *handshakes) handshake(c net.Conn) {
 		h.move(c.(*conn), &h.verified, false)
 	}
 	select {
-	case h.complete <- over:
+	case h.complete <- accepted{conn: over}:
 	case <-h.ended:
 		_ = c.Close()
 	}

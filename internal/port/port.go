@@ -116,7 +116,7 @@ func Open(ctx context.Context, c Config) (*manager.Server, error) {
 	}
 	var accepting net.Listener = bounded
 	if c.TLS != nil {
-		accepting = newHandshakes(bounded, c.TLS, server.ErrorLog)
+		accepting = newHandshakes(ctx, bounded, c.TLS, server.ErrorLog)
 	}
 	shutdown := shutdownTimeout
 	return &manager.Server{Name: c.Name, Server: server, Listener: accepting, ShutdownTimeout: &shutdown}, nil

@@ -90,7 +90,7 @@ func open(t *testing.T, connections []net.Conn) int {
 func closed(c net.Conn, within time.Duration) bool {
 	_ = c.SetReadDeadline(time.Now().Add(within))
 	_, err := c.Read(make([]byte, 1))
-	timeout, ok := err.(net.Error)
+	timeout, ok := errors.AsType[net.Error](err)
 	return err != nil && (!ok || !timeout.Timeout())
 }
 

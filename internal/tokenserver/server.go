@@ -164,7 +164,7 @@ func checkSVIDKinds(table kinds.Table) error {
 // Run serves requests until ctx ends and the requests under way are answered.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.proxy.start(ctx); err != nil {
-		return nil //nolint:nilerr // ctx has ended
+		return nil // ctx has ended
 	}
 	defer s.generic.Destroy()
 	if events := s.generic.AuditBackend; events != nil {

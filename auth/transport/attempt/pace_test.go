@@ -57,7 +57,7 @@ func TestPace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				listener := make(pipes, 1)
-				server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { //nolint:gosec // slow on purpose
+				server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					w.WriteHeader(http.StatusOK)
 					must.Succeed(t, http.NewResponseController(w).Flush())
 					for left := test.total; left > 0 && r.Context().Err() == nil; left -= test.part {
@@ -77,7 +77,7 @@ func TestPace(t *testing.T) {
 				must.Succeed(t, err)
 				response, err := attempt.RoundTrip(transport, request)
 				must.Succeed(t, err)
-				defer response.Body.Close() //nolint:errcheck // the test only reads the body
+				defer response.Body.Close()
 				began, n, buffer := time.Now(), 0, make([]byte, 1<<10)
 				for err == nil {
 					var read int

@@ -182,9 +182,7 @@ func places(t reflect.Type, path string, index []int) map[string][]int {
 			continue
 		}
 		below := path + "." + t.Field(i).Name
-		for place, indexes := range places(t.Field(i).Type, below, append(append([]int{}, index...), i)) {
-			found[place] = indexes
-		}
+		maps.Copy(found, places(t.Field(i).Type, below, append(append([]int{}, index...), i)))
 	}
 	return found
 }
@@ -234,11 +232,12 @@ func fill(v reflect.Value, bytes int) bool {
 		}
 		return true
 	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() && fill(v.Field(i), bytes) {
+		for _, field := range v.Fields() {
+			if field.CanSet() && fill(field, bytes) {
 				return true
 			}
 		}
+	default: // numbers and booleans have a fixed size
 	}
 	return false
 }
