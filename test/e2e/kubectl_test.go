@@ -53,6 +53,7 @@ func TestKubectl(t *testing.T) {
 // kubectlVerbs creates an object of a kind, and runs kubectl's verbs for the object. The word is
 // the kind's plural or short name.
 func kubectlVerbs(t *testing.T, w *issuerWorld, kind kinds.Kind, word, namespace string) {
+	t.Helper()
 	o := stage.Sample(t, kind, namespace)
 	must(t, "create the object", w.people.Create(t.Context(), o))
 	t.Cleanup(func() { _ = w.people.Delete(context.WithoutCancel(t.Context()), o) })

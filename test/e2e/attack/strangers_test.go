@@ -252,6 +252,7 @@ func askPort(ctx context.Context, address string, withTLS bool) (time.Duration, 
 // watchTokenAPI fails the test if the API server ever reports that the token API is not available,
 // before ctx ends.
 func watchTokenAPI(ctx context.Context, t *testing.T) {
+	t.Helper()
 	all := &unstructured.UnstructuredList{}
 	all.SetGroupVersionKind(tokenAPI().GroupVersionKind())
 	watching, err := objects.Watch(ctx, all, client.MatchingFields{"metadata.name": tokenAPI().GetName()})
@@ -288,6 +289,7 @@ func watchTokenAPI(ctx context.Context, t *testing.T) {
 // checkTokenAPI changes the APIService every checkEvery until ctx ends. After each change, the API
 // server checks whether the token API is available. Without changes, it checks every 30 seconds.
 func checkTokenAPI(ctx context.Context, t *testing.T) {
+	t.Helper()
 	for n := 0; ctx.Err() == nil; n++ {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"attack":"%d"}}}`, n)
 		if err := objects.Patch(ctx, tokenAPI(), client.RawPatch(types.MergePatchType, patch)); err != nil && ctx.Err() == nil {
@@ -312,6 +314,7 @@ func tokenAPI() *unstructured.Unstructured {
 // deleteNamespaces creates and deletes namespaces until ctx ends. Each must be gone within
 // patience. While an aggregated API is not available, no namespace can be deleted.
 func deleteNamespaces(ctx context.Context, t *testing.T, prefix string) {
+	t.Helper()
 	for n := 0; ctx.Err() == nil; n++ {
 		o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(prefix, "-gone-", n)}}
 		err := objects.Create(t.Context(), o)

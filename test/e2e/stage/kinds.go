@@ -18,11 +18,11 @@ var samples []byte
 
 // Sample returns a new object of a kind, from kinds.yaml. If the kind is namespaced, the object is
 // in the given namespace. The test fails if kinds.yaml has no object of the kind.
-func Sample(t testing.TB, kind kinds.Kind, namespace string) *unstructured.Unstructured {
-	t.Helper()
+func Sample(tb testing.TB, kind kinds.Kind, namespace string) *unstructured.Unstructured {
+	tb.Helper()
 	o, err := sample(kind)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if !kind.ClusterScoped {
 		o.SetNamespace(namespace)
