@@ -222,8 +222,7 @@ func TimedOut(err error, reason string) (Failure, bool) {
 	}
 	f := Failure{Reason: reason, Message: "spec.timeout has passed: " + err.Error() + "; raise spec.timeout, or find out why the answers are slow"}
 	if late.crowdedOut {
-		f.Message = "slow objects of other namespaces needed the controller too, and this namespace had most of them: " + err.Error() +
-			"; find out why the answers are slow"
+		f.Message = "the object took long, and objects of other namespaces needed the controller: " + err.Error() + "; find out why the answers are slow"
 	}
 	return f, true
 }
