@@ -49,7 +49,9 @@ type crowd struct {
 
 func newCrowd(t *testing.T, limits share.Limits) *crowd {
 	t.Helper()
-	return &crowd{Places: share.New(limits), t: t, refused: map[string]error{}}
+	c := &crowd{Places: share.New(limits), t: t, refused: map[string]error{}}
+	t.Cleanup(c.all.Wait) // t.Context() has ended by then, so no caller waits any more
+	return c
 }
 
 // enter starts a caller for each name, such as a1 and a2. The first letter of a name is the tenant.
@@ -120,7 +122,7 @@ func names(tenant string, count int) []string {
 // TestShares checks how many of ten places each of six tenants gets. Each tenant has 11 callers.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t, share.Limits{Places: 10, Waiting: 100, WaitingPerTenant: 100})
 		c.enter(ctx, names("a", 11)...)
 		c.want(names("a", 5)...)
@@ -134,8 +136,6 @@ func TestShares(t *testing.T) {
 		c.want() // all ten places are in use
 		c.leave("a")
 		c.want("f1") // the tenants a to e already use their whole shares
-		cancel()
-		c.all.Wait()
 	})
 }
 
@@ -143,7 +143,7 @@ func TestShares(t *testing.T) {
 // (round robin). The callers of one tenant get places in the order of their arrival.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t, share.Limits{Places: 1, Waiting: 100, WaitingPerTenant: 100})
 		c.enter(ctx, names("a", 30)...)
 		c.enter(ctx, "b1", "b2", "c1")
@@ -153,8 +153,6 @@ func TestTurns(t *testing.T) {
 		c.enter(ctx, "c2") // a caller of tenant c waits again, until one caller of tenant a has got a place
 		c.leave("b", "a", "c", "a")
 		c.want("a4", "c2", "a5", "a6")
-		cancel()
-		c.all.Wait()
 	})
 }
 
@@ -163,7 +161,7 @@ func TestTurns(t *testing.T) {
 // waited longer.
 func TestManyTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t, share.Limits{Places: 20, Waiting: 1000, WaitingPerTenant: 100})
 		c.enter(ctx, names("a", 50)...)
 		c.want(names("a", 10)...)
@@ -176,8 +174,6 @@ func TestManyTenants(t *testing.T) {
 			c.leave("a")
 		}
 		c.want(want...)
-		cancel()
-		c.all.Wait()
 	})
 }
 
@@ -225,7 +221,6 @@ func TestGiveUp(t *testing.T) {
 			c.want("b6")
 		}
 		c.leave("b")
-		c.all.Wait()
 	})
 }
 
@@ -233,7 +228,7 @@ func TestGiveUp(t *testing.T) {
 // tenants, a caller of a new tenant displaces the newest caller of the longest queue.
 func TestWaitingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t, share.Limits{Places: 1, Waiting: 6, WaitingPerTenant: 4})
 		c.enter(ctx, names("a", 6)...)
 		c.wantRefused(share.ErrFull, "a6") // a2 to a5 wait: the maximum for one tenant
@@ -249,8 +244,6 @@ func TestWaitingIsBounded(t *testing.T) {
 		c.wantRefused(share.ErrFull, "a3") // three queues are equally long, so the first queue loses its newest caller
 		c.leave("a", "a", "b", "c", "d", "b")
 		c.want("a1", "a2", "b1", "c1", "d1", "b2", "c2")
-		cancel()
-		c.all.Wait()
 	})
 }
 
@@ -269,7 +262,7 @@ func TestNobodyMayWait(t *testing.T) {
 // Resize increases the number, the new places must go to waiting callers.
 func TestResize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t, share.Limits{Places: 4, Waiting: 10, WaitingPerTenant: 10})
 		c.enter(ctx, "a1", "a2", "b1", "c1")
 		c.want("a1", "a2", "b1", "c1")
@@ -285,8 +278,6 @@ func TestResize(t *testing.T) {
 		slices.Sort(c.entered) // d2 and e1 entered at the same moment, in any order
 		c.mu.Unlock()
 		c.want("d2", "e1")
-		cancel()
-		c.all.Wait()
 	})
 }
 
@@ -303,7 +294,6 @@ func TestDismiss(t *testing.T) {
 		c.enter(t.Context(), "b2")
 		c.leave("a", "b")
 		c.want("a1", "b2")
-		c.all.Wait()
 	})
 }
 

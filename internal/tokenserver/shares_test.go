@@ -67,6 +67,7 @@ func newCrowd(t *testing.T) *crowd {
 		}
 		w.WriteHeader(http.StatusCreated)
 	}), http.NotFoundHandler())
+	t.Cleanup(c.all.Wait) // t.Context() has ended by then, so no caller waits any more
 	return c
 }
 
@@ -153,7 +154,7 @@ func count(list []string, namespace string) int {
 // request of another namespace must then run at once.
 func TestFloodFromOneNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t)
 		c.flood(ctx, 3000, "hostile")
 		if served := c.since(); len(served) != maxRunning/2 {
@@ -166,8 +167,6 @@ func TestFloodFromOneNamespace(t *testing.T) {
 		if served := c.since(); len(served) != 1 || served[0] != "honest" {
 			t.Errorf("%v were served, want the honest namespace", served)
 		}
-		cancel()
-		c.all.Wait()
 	})
 }
 
@@ -175,7 +174,7 @@ func TestFloodFromOneNamespace(t *testing.T) {
 // waiting requests. While the request waits, each other namespace may start at most one request.
 func TestFloodFromManyNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t)
 		const namespaces = 40
 		for n := range namespaces {
@@ -195,15 +194,13 @@ func TestFloodFromManyNamespaces(t *testing.T) {
 		if codes := c.codes("honest"); codes[http.StatusTooManyRequests] > 0 {
 			t.Errorf("an honest request was refused: %v", codes)
 		}
-		cancel()
-		c.all.Wait()
 	})
 }
 
 // TestTooManyRequests checks the answer to a request whose namespace has a full queue.
 func TestTooManyRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t)
 		c.flood(ctx, maxRunning/2+maxWaitingPerNamespace+1, "hostile")
 		got := c.answers["hostile"]
@@ -218,15 +215,13 @@ func TestTooManyRequests(t *testing.T) {
 		if n := testutil.ToFloat64(c.metrics.refusals.WithLabelValues("TooManyRequests")); n != 1 {
 			t.Errorf("%v refusals are counted", n)
 		}
-		cancel()
-		c.all.Wait()
 	})
 }
 
 // TestCancelledRequest checks that a request leaves its queue when the request's context ends.
 func TestCancelledRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t)
 		c.flood(ctx, maxRunning/2, "tenant")
 		gone, leave := context.WithCancel(t.Context())
@@ -241,8 +236,6 @@ func TestCancelledRequest(t *testing.T) {
 		if served := c.next(); len(served) != 1 {
 			t.Errorf("%v were served, want the only request that waits", served)
 		}
-		cancel()
-		c.all.Wait()
 	})
 }
 
@@ -251,7 +244,7 @@ func TestCancelledRequest(t *testing.T) {
 // another namespace must run at once.
 func TestSlowBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx := t.Context()
 		c := newCrowd(t)
 		start := time.Now()
 		for range maxReading {
@@ -267,8 +260,6 @@ func TestSlowBodies(t *testing.T) {
 		if codes := c.codes("hostile"); codes[http.StatusGatewayTimeout] != maxReading {
 			t.Errorf("the answers after %s are %v", time.Since(start), codes)
 		}
-		cancel()
-		c.all.Wait()
 	})
 }
 
