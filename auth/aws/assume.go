@@ -35,6 +35,9 @@ func sessionOf(proof auth.Proof) (*Token, error) {
 	}
 }
 
+// errBroken is the outcome of a call that panicked.
+var errBroken = errors.New("the call broke off")
+
 // assumeWithSession calls AssumeRole for the plan's role. The given session signs the call.
 func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan, request *auth.Request) (auth.Token, error) {
 	duration := cmp.Or(x.session.Duration, SessionDuration)
@@ -49,6 +52,9 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 	case pause > 0:
 		return nil, x.throttledBefore(charged, pause)
 	}
+	// If the call panics, the cache recovers, and the place in the budget must become free.
+	outcome := errBroken
+	defer func() { leave(outcome) }()
 	asked := time.Now()
 	answer, err := p.sts(x, source.provider(), request).AssumeRole(ctx, &sts.AssumeRoleInput{
 		RoleArn:           awssdk.String(x.role.String()),
@@ -61,8 +67,7 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 		Tags:              tags(x.session.Tags),
 		TransitiveTagKeys: x.session.TransitiveTags,
 	})
-	leave(err)
-	if err != nil {
+	if outcome = err; err != nil {
 		return nil, x.assumeFailure(ctx, err, source)
 	}
 	token, err := x.parseToken(answer.Credentials, answer.AssumedRoleUser, asked, duration)

@@ -3,6 +3,8 @@ package aws_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -65,4 +67,44 @@ func TestSlowPathOfATenant(t *testing.T) {
 			rig.Must(t, err)
 		})
 	}
+}
+
+// TestPanicFreesPlace checks that calls to AWS STS that panic use up no places. More calls panic
+// than Lanyard makes at once for one AWS account. The next call must still get a place.
+func TestPanicFreesPlace(t *testing.T) {
+	w, account, _ := ownChainWorld(t)
+	rig.Must(t, w.Cloud.AWS().PutRole(accountID, cloudaws.Role{
+		Name:        "lent",
+		TrustPolicy: policy(map[string]any{"Effect": "Allow", "Principal": map[string]any{"AWS": accountID}, "Action": "sts:AssumeRole"}),
+	}))
+	identity := identityOf(t, "lent", aws.SessionRequest{Source: "root", RoleARN: "arn:aws:iam::" + accountID + ":role/lent"})
+	session, err := auth.GetToken(t.Context(), w.aws, w.As(account)...)
+	rig.Must(t, err)
+
+	broken, proxy := true, w.Base.Proxy
+	w.Base.Proxy = func(r *http.Request) (*url.URL, error) {
+		if broken {
+			panic("broken")
+		}
+		return proxy(r)
+	}
+	w.aws = w.provider(t, aws.Config{Region: region})
+	get := func() (err error) {
+		ctx, stop := context.WithTimeout(t.Context(), 5*time.Second)
+		defer stop()
+		defer func() {
+			if reason := recover(); reason != nil {
+				err = fmt.Errorf("panic: %v", reason)
+			}
+		}()
+		_, err = auth.GetToken(ctx, w.aws, auth.WithSubject(identity.Subject, lender{identity, func(string) (auth.Proof, error) { return session, nil }}))
+		return err
+	}
+	for range 21 {
+		if err := get(); err == nil || err.Error() != "panic: broken" {
+			t.Fatalf("the call did not panic: %v", err)
+		}
+	}
+	broken = false
+	rig.Must(t, get())
 }
