@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 )
 
@@ -61,9 +62,40 @@ type class struct {
 	// active has the connections that serve a request. An active connection makes progress when the
 	// port reads or writes bytes of the connection.
 	active list.List
+	// clients has the number of connections of each client address that has connections.
+	clients map[netip.Addr]int
+}
+
+func (s *class) list(active bool) *list.List {
+	if active {
+		return &s.active
+	}
+	return &s.idle
+}
+
+// add puts a connection at the end of the list active or the list idle.
+func (s *class) add(c *conn, active bool) {
+	c.in, c.active, c.place = s, active, s.list(active).PushBack(c)
+	if s.clients == nil {
+		s.clients = map[netip.Addr]int{}
+	}
+	s.clients[c.client]++
+}
+
+// remove removes a connection of the class from its list.
+func (s *class) remove(c *conn) {
+	s.list(c.active).Remove(c.place)
+	c.in, c.place = nil, nil
+	if s.clients[c.client]--; s.clients[c.client] == 0 {
+		delete(s.clients, c.client)
+	}
 }
 
 // replaced returns the connection that a new connection replaces, or nil if the class is not full.
+// The client address with most connections loses a connection. So a client with a few connections
+// loses none to a client with many. Among several addresses with most connections, all their
+// connections count.
+//
 // Usually, the result is the connection that has been idle longest. If a quarter or less of the
 // connections are idle, the result is the active connection with the oldest progress. So the port
 // closes clients that read no answers, and new clients have time to send a request.
@@ -71,11 +103,19 @@ func (s *class) replaced() *conn {
 	if s.idle.Len()+s.active.Len() < s.max {
 		return nil
 	}
-	oldest := s.idle.Front()
-	if s.idle.Len() <= s.max/4 && s.active.Len() > 0 {
-		oldest = s.active.Front()
+	most := 0
+	for _, n := range s.clients {
+		most = max(most, n)
 	}
-	return oldest.Value.(*conn)
+	activeFirst := s.idle.Len() <= s.max/4
+	for _, active := range [...]bool{activeFirst, !activeFirst} {
+		for e := s.list(active).Front(); e != nil; e = e.Next() {
+			if c := e.Value.(*conn); s.clients[c.client] == most {
+				return c
+			}
+		}
+	}
+	return nil // cannot happen: each connection that clients counts is in a list
 }
 
 // Accept implements [net.Listener].
@@ -85,6 +125,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{TCPConn: accepted.(*net.TCPConn), listener: l}
+	c.client = c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 	if err := errors.Join(c.SetReadBuffer(readBuffer), c.SetWriteBuffer(writeBuffer)); err != nil {
 		_ = c.TCPConn.Close() // the next read of the connection fails, and the server then ends the connection
 	}
@@ -124,12 +165,7 @@ func (l *listener) move(c *conn, to *class, active bool) {
 		replaced.leave()
 		replaced.closed = true
 	}
-	c.in = &to.idle
-	if active {
-		c.in = &to.active
-	}
-	c.place = c.in.PushBack(c)
-	c.active = active
+	to.add(c, active)
 	c.used = c.used || to == &l.verified || active
 	l.mu.Unlock()
 	if replaced != nil {
@@ -144,21 +180,21 @@ type conn struct {
 	*net.TCPConn
 
 	listener *listener
+	client   netip.Addr // the client's IP address
 
 	// The mutex of the listener guards the following fields.
-	in     *list.List    // the list that contains the connection; nil if the connection is closed
-	place  *list.Element // the element of the list above that contains the connection
+	in     *class        // the class that contains the connection; nil if the connection is closed
+	place  *list.Element // the element of the class's list that contains the connection
 	active bool          // the connection serves a request
 	used   bool          // the client has sent the whole header of a request, or is verified
 	closed bool
 	first  int // number of bytes read while used is false
 }
 
-// leave removes the connection from its list. The caller holds the mutex of the listener.
+// leave removes the connection from its class. The caller holds the mutex of the listener.
 func (c *conn) leave() {
 	if c.in != nil {
-		c.in.Remove(c.place)
-		c.in, c.place = nil, nil
+		c.in.remove(c)
 	}
 }
 
@@ -173,7 +209,7 @@ func (c *conn) transferred(read int) error {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	if c.active && c.in != nil {
-		c.in.MoveToBack(c.place)
+		c.in.active.MoveToBack(c.place)
 	}
 	if c.used {
 		return nil

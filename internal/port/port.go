@@ -21,8 +21,8 @@ import (
 
 const (
 	// MaxConnections is the largest number of a port's open connections. The connections that
-	// MaxVerified limits do not count. If the port is full, a new connection usually replaces the
-	// connection that has been idle longest.
+	// MaxVerified limits do not count. If the port is full, a new connection replaces a connection
+	// of the client address with most connections: usually the one that has been idle longest.
 	MaxConnections = 500
 	// MaxVerified is the largest number of a port's connections whose client has shown its
 	// certificate. These connections do not count for MaxConnections. Connections of clients

@@ -55,7 +55,13 @@ func start(t *testing.T, c port.Config) (server *manager.Server, address string)
 // dial opens a connection to an address, and sends a text over the connection.
 func dial(t *testing.T, address, text string) net.Conn {
 	t.Helper()
-	var dialer net.Dialer
+	return dialFrom(t, "127.0.0.1", address, text)
+}
+
+// dialFrom does what dial does. The client has the given IP address of the loopback network.
+func dialFrom(t *testing.T, client, address, text string) net.Conn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
 	c, err := dialer.DialContext(t.Context(), "tcp", address)
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = c.Close() })
@@ -168,6 +174,29 @@ func TestLongestIdleIsReplaced(t *testing.T) {
 	close(end)
 	if answer, err := http.ReadResponse(bufio.NewReader(running), nil); err != nil || answer.StatusCode != http.StatusOK {
 		t.Error("the request under way has no answer:", err)
+	}
+}
+
+// TestClientsWithFewConnectionsKeepThem opens several connections from two addresses, and then many
+// connections from a third address. The port closes connections of the third address only. The
+// connections are idle, or all serve a request.
+func TestClientsWithFewConnectionsKeepThem(t *testing.T) {
+	for name, text := range map[string]string{"idle": "", "active": "GET / HTTP/1.1\r\nHost: a\r\n\r\n"} {
+		t.Run(name, func(t *testing.T) {
+			_, address := start(t, port.Config{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })})
+			var few []net.Conn
+			for range 3 {
+				few = append(few, dialFrom(t, "127.0.0.2", address, text), dialFrom(t, "127.0.0.3", address, text))
+			}
+			many := flood(t, 2*port.MaxConnections, address, text)
+			soon(t, "connections end", func() bool { return open(t, many) <= port.MaxConnections-len(few) })
+			if n := open(t, few); n != len(few) {
+				t.Errorf("%d connections of the others are open; want %d", n, len(few))
+			}
+			if n := open(t, many); n != port.MaxConnections-len(few) {
+				t.Errorf("%d connections of the third address are open; want %d", n, port.MaxConnections-len(few))
+			}
+		})
 	}
 }
 
