@@ -232,7 +232,8 @@ func TestObjectsInOrder(t *testing.T) {
 	rank := map[string]int{
 		"NetworkPolicy": 0, "PodDisruptionBudget": 1, "ServiceAccount": 2, "CustomResourceDefinition": 3, "ClusterRole": 4,
 		"ClusterRoleBinding": 5, "Role": 6, "RoleBinding": 7, "Service": 8, "Deployment": 9, "StatefulSet": 10,
-		"APIService": 11, "ValidatingAdmissionPolicy": 12, "ValidatingAdmissionPolicyBinding": 13,
+		// The API server ignores a FlowSchema until its PriorityLevelConfiguration exists.
+		"APIService": 11, "FlowSchema": 12, "PriorityLevelConfiguration": 13, "ValidatingAdmissionPolicy": 14, "ValidatingAdmissionPolicyBinding": 15,
 	}
 	last := 0
 	for _, object := range objects {
@@ -246,7 +247,7 @@ func TestObjectsInOrder(t *testing.T) {
 		last = now
 		namespaced := object.GetNamespace() != ""
 		cluster := strings.HasPrefix(object.GetKind(), "Cluster") || strings.HasPrefix(object.GetKind(), "ValidatingAdmissionPolicy") ||
-			object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "APIService"
+			slices.Contains([]string{"CustomResourceDefinition", "APIService", "FlowSchema", "PriorityLevelConfiguration"}, object.GetKind())
 		if object.GetKind() == "RoleBinding" && object.GetName() == "lanyard-token-server" && object.GetNamespace() == "kube-system" {
 			// This binding must be in kube-system, because its Role is there. The Role lets
 			// aggregated API servers read the API server's settings for forwarded requests.
@@ -683,7 +684,7 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	must.Succeed(t, err)
 	// Replace "lanyard-" by "credentials-" in all names. The Replacer restores the names of the
 	// program and the image, which do not change.
-	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|metadata|token-server(-cluster-issuer)?|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
+	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|metadata|token-server(-cluster-issuer)?|token-requests|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
 	want = strings.NewReplacer(
 		"[/credentials-", "[/lanyard-", "lanyard/credentials-", "lanyard/lanyard-",
 		// fullnameOverride renames neither Leases nor the token server's Secret.

@@ -61,6 +61,7 @@ func TestIssuer(t *testing.T) {
 	beside(t, lane1)
 	w := installIssuer(t)
 	t.Run("rights", func(t *testing.T) { goldenRights(t, w.Cluster) })
+	t.Run("priority", func(t *testing.T) { tokenRequestsHavePriority(t, w.Cluster) })
 	t.Run("controller changes only its own", func(t *testing.T) { controllerIsHeld(t, w.Cluster) })
 	t.Run("users", func(t *testing.T) { usersMintNothing(t, w.Cluster) })
 	w.start(t)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -110,6 +112,45 @@ func rightsOf(status authorizationv1.SubjectRulesReviewStatus) map[string]bool {
 		}
 	}
 	return found
+}
+
+// tokenRequestsHavePriority asserts that the API server applies the chart's FlowSchemas. So token
+// requests and the token server's own requests have priority levels of their own. The API server
+// names the FlowSchema of a request also if the request is forbidden.
+func tokenRequestsHavePriority(t *testing.T, cluster *local.Cluster) {
+	t.Helper()
+	typed, err := kubernetes.NewForConfig(cluster.Config())
+	must(t, "make a client", err)
+	names := map[types.UID]string{}
+	schemas, err := typed.FlowcontrolV1().FlowSchemas().List(t.Context(), metav1.ListOptions{})
+	must(t, "list the FlowSchemas", err)
+	for _, schema := range schemas.Items {
+		names[schema.UID] = schema.Name
+	}
+	const namespacePath = "/api/v1/namespaces/" + otherNamespace
+	tokenPath := "/apis/token.lanyard.dev/v1alpha1/namespaces/" + otherNamespace
+	for _, c := range []struct{ namespace, account, method, path, want string }{
+		{otherNamespace, "default", http.MethodPost, tokenPath + "/workloadidentities/any/token", "lanyard-token-requests"},
+		{otherNamespace, "default", http.MethodPost, tokenPath + "/ocirepositories/any/svid", "lanyard-token-requests"},
+		{local.Namespace, tokenServer, http.MethodGet, namespacePath, tokenServer},
+		{local.Namespace, tokenServer, http.MethodGet, "/version", tokenServer},
+		{otherNamespace, "default", http.MethodGet, namespacePath, "service-accounts"},
+		{otherNamespace, tokenServer, http.MethodGet, namespacePath, "service-accounts"},
+		{local.Namespace, identityController, http.MethodGet, namespacePath, "service-accounts"},
+	} {
+		config := as(cluster, c.namespace, c.account)
+		web, err := rest.HTTPClientFor(config)
+		must(t, "make a client", err)
+		req, err := http.NewRequestWithContext(t.Context(), c.method, config.Host+c.path, strings.NewReader("{}"))
+		must(t, "make a request", err)
+		req.Header.Set("Content-Type", "application/json")
+		res, err := web.Do(req)
+		must(t, "call the API server", err)
+		must(t, "call the API server", res.Body.Close())
+		if got := names[types.UID(res.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID))]; got != c.want {
+			t.Errorf("%s %s as %s/%s: FlowSchema %q; want %q", c.method, c.path, c.namespace, c.account, got, c.want)
+		}
+	}
 }
 
 // controllerIsHeld asserts that a thief with the credential of lanyard-controller can change

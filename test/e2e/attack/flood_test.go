@@ -179,11 +179,10 @@ func (tn *tenant) configMap(name string, keys int) (spec string) {
 // requests have a context object with costly claims.
 func floodTokens(tn *tenant) {
 	t := tn.t
-	// callers is the number of requests under way in each namespace. A request that waits at the
-	// token server holds a seat of the API server's priority level workload-low. All ServiceAccounts
-	// of the cluster share these seats, and so does the token server. The level can have fewer than
-	// 60 seats. So the requests of all namespaces together must stay below that.
-	const callers = 6
+	// callers is the number of requests under way in each namespace. All of them together are more
+	// than the API server's priority level for token requests has seats, and more than the level
+	// workload-low of all other ServiceAccounts has.
+	const callers = 60
 	var mu sync.Mutex // guards answers
 	answers := map[string]map[int]int{}
 	var floods []func(ctx context.Context)
