@@ -43,7 +43,7 @@ func newBindings(ctx context.Context, f flags.Flags, mgr manager.Manager, env fu
 		return nil, err
 	}
 	b := &bindings{concurrent: f.Concurrent, clouds: clouds, options: binding.Options{
-		Provider: clouds.ByName, Client: mgr.GetClient(), RenewalFraction: f.RenewalFraction, Renewals: binding.NewRenewals(),
+		Provider: clouds.ByName, Client: mgr.GetClient(), Namespaces: mgr.GetAPIReader(), RenewalFraction: f.RenewalFraction, Renewals: binding.NewRenewals(),
 	}}
 	if lent != nil {
 		b.options.Identities, b.options.IdentitiesSynced, b.options.Observer = lent.identities, lent.synced, lent.tokens

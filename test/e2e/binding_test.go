@@ -78,6 +78,8 @@ func TestBindings(t *testing.T) {
 	t.Run("restart", func(t *testing.T) { restartWritesNothing(t, w) })
 	t.Run("deleted", func(t *testing.T) { bindingsAreDeleted(t, w) })
 	noRightIsMissing(t, w.Cluster)
+	// Here the controller lacks rights on purpose.
+	t.Run("namespaces", func(t *testing.T) { namespacesAreDeleted(t, w) })
 }
 
 // bindingWorld is a cluster with the identity controller, which writes the bindings' Secrets.
@@ -533,5 +535,51 @@ func bindingsAreDeleted(t *testing.T, w *bindingWorld) {
 	s := w.secret(t, "foreign")
 	if keys := slices.Sorted(maps.Keys(s.Data)); !slices.Equal(keys, []string{"password"}) || s.Labels[v1alpha1.ProviderLabel] != "" {
 		t.Errorf("the Secret that was offered has %v, %v", keys, s.Labels)
+	}
+}
+
+// namespacesAreDeleted deletes namespaces that contain a binding. Kubernetes deletes the objects of
+// a namespace in any order. So the RoleBinding of the identity controller may be deleted before the
+// binding is.
+func namespacesAreDeleted(t *testing.T, w *bindingWorld) {
+	t.Helper()
+	const role = identityController + "-tenant"
+	for _, c := range []struct {
+		namespace string
+		bound     bool // the namespace has the RoleBinding
+		withdrawn bool // the RoleBinding is deleted before the namespace
+	}{{"with-role", true, false}, {"role-withdrawn", true, true}, {"without-role", false, false}} {
+		w.putNamespace(t, c.namespace)
+		rights := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: local.Namespace, Name: identityController}},
+		}
+		want := isRefused(meta.ReasonControllerForbidden, "secrets in namespace "+c.namespace)
+		if c.bound {
+			must(t, "bind the role", w.people.Create(t.Context(), rights))
+			want = isFresh
+		}
+		w.newIdentity(t, c.namespace, "robot", "https://audience.example.com")
+		o := &v1alpha1.WorkloadIdentityBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "robot"},
+			Spec: v1alpha1.WorkloadIdentityBindingSpec{
+				WorkloadIdentity: &v1alpha1.WorkloadIdentityReference{Name: "robot"},
+				Store:            v1alpha1.BindingStore{SecretRef: v1alpha1.BindingSecretReference{Name: "robot"}},
+			},
+		}
+		must(t, "make a binding", w.people.Create(t.Context(), o))
+		eventually(t, "the binding in namespace "+c.namespace, func(ctx context.Context) error {
+			return errors.Join(w.people.Get(ctx, client.ObjectKeyFromObject(o), o), want(o))
+		})
+		if c.withdrawn {
+			must(t, "withdraw the role", w.people.Delete(t.Context(), rights))
+		}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}}
+		must(t, "delete a namespace", w.people.Delete(t.Context(), namespace))
+		eventually(t, "namespace "+c.namespace+" is gone", func(ctx context.Context) error {
+			err := w.people.Get(ctx, client.ObjectKeyFromObject(namespace), namespace)
+			return wantf(apierrors.IsNotFound(err), "%+v, %v", namespace.Status, err)
+		})
 	}
 }

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -69,6 +71,8 @@ type Options struct {
 	// Client reads WorkloadIdentities from the manager's cache, and Secrets from the API server. It
 	// writes Secrets.
 	Client client.Client
+	// Namespaces reads namespaces from the API server.
+	Namespaces client.Reader
 	// RenewalFraction is the part of a credential's life after which the credential is renewed,
 	// more than 0 and less than 1.
 	RenewalFraction float64
@@ -256,10 +260,29 @@ func (k *kind) Report(_ context.Context, o *identityv1.WorkloadIdentityBinding, 
 // leaves what others have added. Finalize does not wait for the finalizers of the Secret.
 func (k *kind) Finalize(ctx context.Context, o *identityv1.WorkloadIdentityBinding) error {
 	left, err := storeOf(k.Client, o).remove(ctx)
+	if _, forbidden := errors.AsType[*object.ForbiddenError](err); forbidden {
+		return k.leaveToNamespace(ctx, o, err)
+	}
 	if err == nil && left != nil {
 		return &object.LeftoverError{Message: left.String()}
 	}
 	return err
+}
+
+// leaveToNamespace returns nil if the binding's namespace is being deleted. Kubernetes then deletes
+// the Secret too. It may have deleted the controller's RoleBinding first, so the controller can no
+// longer change the Secret. If the namespace stays, leaveToNamespace returns the given error.
+func (k *kind) leaveToNamespace(ctx context.Context, o *identityv1.WorkloadIdentityBinding, forbidden error) error {
+	namespace := &corev1.Namespace{}
+	if err := k.Namespaces.Get(ctx, client.ObjectKey{Name: o.Namespace}, namespace); err != nil {
+		return errors.Join(forbidden, fmt.Errorf("get namespace %s: %w", o.Namespace, object.Forbidden(err, "get", "namespaces", "")))
+	}
+	if namespace.DeletionTimestamp == nil {
+		return forbidden
+	}
+	log.FromContext(ctx).Info("the namespace is being deleted, and the controller may not access Secrets in it any more; Kubernetes deletes the Secret",
+		"secret", o.Spec.Store.SecretRef.Name)
+	return nil
 }
 
 // accountError says that the account of an identity differs from the account of the credential in

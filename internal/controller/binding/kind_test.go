@@ -2,6 +2,7 @@ package binding_test
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -10,13 +11,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/controller/binding"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/delivery"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
@@ -323,6 +327,26 @@ func TestDeletion(t *testing.T) {
 				t.Errorf("annotations %v, labels %v", secret.Annotations, secret.Labels)
 			}
 		})
+	}
+}
+
+// TestDeletionWithoutRights deletes a binding whose Secret the controller may no longer read. The
+// binding must stay, unless Kubernetes deletes the namespace with the Secret.
+func TestDeletionWithoutRights(t *testing.T) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenant-a", Finalizers: []string{"example.com/slow"}}}
+	w := newWorld(t, newIdentity(), newBinding(), namespace)
+	w.reconcile()
+	w.forbidden = true
+	must.Succeed(t, w.kube.Delete(t.Context(), w.binding()))
+	_, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key("cloudidentity")})
+	if _, ok := errors.AsType[*object.ForbiddenError](err); !ok || ready(w.binding()).Reason != meta.ReasonControllerForbidden {
+		t.Errorf("the namespace stays: %v; %+v", err, ready(w.binding()))
+	}
+	must.Succeed(t, w.kube.Delete(t.Context(), namespace))
+	_, err = w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: key("cloudidentity")})
+	must.Succeed(t, err)
+	if err := w.kube.Get(t.Context(), key("cloudidentity"), &identityv1.WorkloadIdentityBinding{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the binding is still there: %v", err)
 	}
 }
 

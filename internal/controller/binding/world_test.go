@@ -58,6 +58,8 @@ type world struct {
 	events   *events.FakeRecorder
 	options  func(*binding.Options) // changes the reconciler's options; nil for no change
 
+	forbidden bool // RBAC does not allow the controller to read Secrets
+
 	writes   []string          // verbs of the calls that wrote a Secret
 	gets     int               // number of reads of Secrets
 	statuses int               // number of writes of the binding's status
@@ -95,6 +97,9 @@ func (w *world) calls() interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			count("get", o)
+			if _, isSecret := o.(*corev1.Secret); isSecret && w.forbidden {
+				return apierrors.NewForbidden(corev1.Resource("secrets"), key.Name, errors.New("no RBAC rule allows it"))
+			}
 			return c.Get(ctx, key, o, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -132,7 +137,7 @@ func (w *world) restart() {
 			URL: issuerURL, APIAudiences: []string{"https://kubernetes.default.svc"},
 			Limits: issuer.Limits{Min: 10 * time.Minute, Default: time.Hour, Max: 48 * time.Hour},
 		},
-		WorkloadIdentities: w.server, Client: w.kube, RenewalFraction: 0.5, Renewals: w.renewals,
+		WorkloadIdentities: w.server, Client: w.kube, Namespaces: w.kube, RenewalFraction: 0.5, Renewals: w.renewals,
 		Provider: func(string) (auth.Provider, error) { return nil, errors.New("no cloud here") },
 	}
 	if w.lent != nil {

@@ -8,8 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Bounds of the pause after a failure. They do not depend on spec.interval: an object with a short
-// interval must not call a refusing server every second.
+// Bounds of the pause after a failure, and after an error that no condition shows. They do not
+// depend on spec.interval: an object with a short interval must not call a refusing server every
+// second.
 const (
 	firstPause = time.Second
 	lastPause  = 2 * time.Minute

@@ -88,7 +88,12 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 			r.workers.start(concurrent, queue.Add)
 			return nil
 		})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: goroutines(concurrent), ReconciliationTimeout: MaxTimeout + time.Minute})
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: goroutines(concurrent), ReconciliationTimeout: MaxTimeout + time.Minute,
+			// The default pauses are too long: up to 17 minutes for one object, and one object in 100 ms
+			// for all namespaces together. People who delete a namespace wait for these pauses.
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
+		})
 	for kind, created := range r.shared.Dependencies.Created {
 		setup = setup.WatchesMetadata(created, handler.EnqueueRequestsFromMapFunc(r.dependentsOf(kind)), builder.WithPredicates(createdOnly()))
 	}
