@@ -74,9 +74,12 @@ func (p charging) NewControllerToken(ctx context.Context, request *auth.Request)
 	return p.full.NewControllerToken(ctx, request)
 }
 
-// TestWhoIsCharged checks which namespace the cache and the provider charge for an exchange. For a
-// tenant's own subject, they charge the subject's namespace, even with [auth.WithTenant] of another
-// namespace. For a lent subject, they charge the namespace that borrows the subject.
+// TestWhoIsCharged checks towards which namespace's limits an exchange counts. The cache and the
+// provider must get the same namespace:
+//
+//   - for a ServiceAccount, its own namespace, even if [auth.WithTenant] names another namespace
+//   - for the controller, the namespace that auth.WithTenant names
+//   - for the controller without auth.WithTenant, no namespace
 func TestWhoIsCharged(t *testing.T) {
 	var tenant string
 	w := charging{full{newWorld(t)}, &tenant}

@@ -89,8 +89,8 @@ type Request struct {
 	fetch FetchOptions
 }
 
-// Tenant returns the namespace that the exchange is charged to (see [FetchOptions]). The result is
-// empty for an exchange of the program itself.
+// Tenant returns the namespace towards whose limits the exchange counts; see [FetchOptions]. The
+// result is empty if the program itself, and no tenant, needs the token.
 func (r *Request) Tenant() string { return r.fetch.Tenant }
 
 // Step returns an intermediate token, which the provider needs to get the requested token. The

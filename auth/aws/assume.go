@@ -35,7 +35,8 @@ func sessionOf(proof auth.Proof) (*Token, error) {
 	}
 }
 
-// errBroken is the outcome of a call that panicked.
+// errBroken is the error that budgets.leave gets if a call of AssumeRole panics. The function leave
+// then frees the call's place. The call has no answer, so no pause starts.
 var errBroken = errors.New("the call broke off")
 
 // assumeWithSession calls AssumeRole for the plan's role. The given session signs the call.
@@ -52,7 +53,8 @@ func (p *Provider) assumeWithSession(ctx context.Context, source *Token, x plan,
 	case pause > 0:
 		return nil, x.throttledBefore(charged, pause)
 	}
-	// If the call panics, the cache recovers, and the place in the budget must become free.
+	// The deferred leave frees the call's place in the budget, even if AssumeRole panics. Package
+	// auth/cache recovers the panic, so the program goes on and needs the place.
 	outcome := errBroken
 	defer func() { leave(outcome) }()
 	asked := time.Now()

@@ -21,8 +21,8 @@ const (
 	// maxWaiting limits the waiting calls of a budget. Package auth/cache has the same limit for
 	// the waiting exchanges of one tenant.
 	maxWaiting = 1024
-	// maxKnown is the number of budgets at which idle budgets are removed, before a new budget is
-	// made.
+	// maxKnown prevents unused budgets from taking more and more memory. If there are maxKnown
+	// budgets, join first removes idle budgets (see sweep). Only then, join makes a new budget.
 	maxKnown = 1024
 	// firstPause is the pause after the first throttled answer. Each further throttled answer
 	// doubles the pause.
@@ -39,13 +39,15 @@ type budgets struct {
 	known map[payer]*budget
 }
 
-// payer identifies the AWS quota that a call counts against: the quota of an account in a region.
-// If a tenant chose the proxy or the STS endpoint of the call, payer also names this tenant. The
-// tenant's proxy or endpoint may be slow. So the calls over it have their own budget, and do not
-// use up the budget of other tenants' calls.
+// payer identifies the budget of a call. AWS counts the call against the quota of an account in a
+// region. The field tenant is set only if this tenant chose the call's proxy or STS endpoint. That
+// proxy or endpoint may be slow. So these calls have their own budget, and do not delay the calls
+// of other tenants.
 type payer struct{ account, region, tenant string }
 
-// payerOf returns the payer of a call that is signed with the session source.
+// payerOf returns the payer of a call to AWS STS. The session source signs the call, so the payer
+// has the session's account. The payer has no tenant, unless the tenant chose a proxy or an STS
+// endpoint.
 func (x plan) payerOf(source *Token, request *auth.Request) payer {
 	of := payer{account: source.AccountID, region: x.sts.Region}
 	if request.ProxyURL != nil || x.url != "" {
@@ -54,9 +56,10 @@ func (x plan) payerOf(source *Token, request *auth.Request) payer {
 	return of
 }
 
-// budget limits the concurrent calls of one payer. A place is the right to make one call. Tenants
-// share the places (see package share). A throttled answer starts a pause without calls. After the
-// pause, one call tests whether AWS still throttles.
+// budget limits the concurrent calls to AWS STS of one payer. Each call needs a place, and tenants
+// share the places (see package share). If AWS throttles a call, a pause starts. During the pause,
+// no call may start. After the pause, one call at a time may run, until AWS answers a call without
+// throttling.
 type budget struct {
 	places    *share.Places
 	callers   int       // number of callers that wait for a place or have a place
@@ -64,13 +67,17 @@ type budget struct {
 	resumeAt  time.Time // end of the pause
 }
 
-// errPaused is the error of callers whose wait for a place ends because a pause starts.
+// errPaused ends the wait of all callers for a place when a pause starts. The wait would be
+// useless, because no call may start during the pause. For each of these callers,
+// [share.Places.Enter] returns errPaused.
 var errPaused = errors.New("a pause has started")
 
-// enter waits until the payer's budget has a place for a call of the tenant. The caller then makes
-// the call, and must pass the call's error to the returned function (leave). During a pause, enter
-// returns at once. It then returns the rest of the pause and a nil function, and the caller must
-// not call AWS. The error is nil or a [*share.NoPlaceError].
+// enter waits until the payer's budget has a place for a call of the tenant. Then enter returns the
+// function leave. The caller makes the call, and must pass the call's error to leave.
+//
+// After AWS has throttled a call, the budget has a pause without calls. When a pause begins, and
+// during the pause, enter returns at once. Then leave is nil, and the result pause is the time
+// until the pause ends. The caller must not call AWS. The error is nil or a [*share.NoPlaceError].
 func (b *budgets) enter(ctx context.Context, of payer, tenant string) (leave func(error), pause time.Duration, err error) {
 	if of.account == "" {
 		return func(error) {}, 0, nil // no budget, because the account of the keys is not known yet
@@ -92,8 +99,9 @@ func (b *budgets) enter(ctx context.Context, of payer, tenant string) (leave fun
 	return nil, pause, nil
 }
 
-// join adds a caller to the payer's budget. It returns the budget and the rest of the budget's
-// pause. If the payer has no budget yet, join makes the budget.
+// join returns the payer's budget, and adds one to the budget's number of callers. If the payer has
+// no budget yet, join makes a budget. The duration says how long the budget's pause still lasts.
+// The duration is zero without a pause.
 func (b *budgets) join(of payer) (*budget, time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,7 +126,8 @@ func (b *budgets) sweep() {
 	}
 }
 
-// release subtracts one caller from the budget.
+// release subtracts one from the budget's number of callers, for a caller that makes no call. Only
+// a budget without callers can be removed (see sweep).
 func (b *budgets) release(own *budget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,11 +181,13 @@ func (x plan) throttledBefore(of payer, pause time.Duration) error {
 	}.Error(auth.StageExchange, x.chainOperation())
 }
 
-// crowdedOut returns the error for a call that got no place in the payer's budget. If the caller
-// has gone away, the error wraps the cause of the caller's context. Otherwise, the error has
-// [auth.CodeThrottled]. Several tenants may share a lent subject, and may see the same error. So
-// for a lent subject, the error omits the text of [share.NoPlaceError]. That text is about the one
-// tenant that asked.
+// crowdedOut returns the error for a call that got no place in the payer's budget. If the caller's
+// context was cancelled, the error wraps the cause of the context. Otherwise, the error has
+// [auth.CodeThrottled].
+//
+// Several tenants may use a subject that belongs to no tenant (see [auth.Subject.Lent]), and may
+// see the same error. But the text of [share.NoPlaceError] says how many calls one tenant makes. So
+// for such a subject, the error omits this text.
 func (x plan) crowdedOut(err error, of payer, subject auth.Subject) error {
 	if refused, ok := errors.AsType[*share.NoPlaceError](err); ok && subject.Lent() {
 		err = refused.Err

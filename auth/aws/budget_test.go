@@ -183,9 +183,9 @@ func TestBudgetIsShared(t *testing.T) {
 	})
 }
 
-// TestBudgetWaitEndsInTime checks the error of a caller whose context ends while the caller waits
-// for a place. Several tenants share a lent subject, so its error does not name the tenant of the
-// caller.
+// TestBudgetWaitEndsInTime checks that a caller stops waiting for a place when the caller's context
+// ends. The test also checks the caller's error. Several tenants share a lent subject, and may see
+// the same error. So for a lent subject, the error must not name the caller's tenant.
 func TestBudgetWaitEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets
@@ -224,8 +224,9 @@ func TestBudgetWaitEndsInTime(t *testing.T) {
 	})
 }
 
-// TestPauseEndsAllWaits checks that a pause ends the wait of all callers at once. These callers
-// need not wait for the calls that are still in progress.
+// TestPauseEndsAllWaits checks what happens to waiting callers when AWS throttles a call. All
+// waiting callers must return at once, and learn how long the pause lasts. They must not wait until
+// the other calls in progress end.
 func TestPauseEndsAllWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b budgets

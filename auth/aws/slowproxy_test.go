@@ -69,8 +69,8 @@ func TestSlowPathOfATenant(t *testing.T) {
 	}
 }
 
-// TestPanicFreesPlace checks that calls to AWS STS that panic use up no places. More calls panic
-// than Lanyard makes at once for one AWS account. The next call must still get a place.
+// TestPanicFreesPlace checks that a call to AWS STS that panics frees its place. More calls panic
+// than the account's budget has places. The next call must still get a place.
 func TestPanicFreesPlace(t *testing.T) {
 	w, account, _ := ownChainWorld(t)
 	rig.Must(t, w.Cloud.AWS().PutRole(accountID, cloudaws.Role{

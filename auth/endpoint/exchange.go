@@ -26,14 +26,15 @@ const (
 	tencentSTS = "sts.cloud.tencent.com"
 	// ibmIAM is the audience of ServiceAccount tokens for the trusted profiles of IBM Cloud.
 	ibmIAM = "iam"
-	// hcpProviders is how the default audience of the HashiCorp Cloud Platform begins. The whole
-	// audience is the resource name of a workload identity provider.
+	// hcpProviders is the beginning of the default audience of the HashiCorp Cloud Platform. The
+	// whole audience is the resource name of a workload identity provider.
 	hcpProviders = "iam/project/"
 )
 
-// ExchangeOf returns the name of the token service that accepts a token with this audience. It
-// returns "" if no known token service accepts the audience. The comparison ignores case, as some
-// services do. It also ignores the scheme https, which is optional for some services.
+// ExchangeOf returns the name of the token service that accepts a token with this audience. An
+// example is "AWS STS". The result is "" if no known token service accepts the audience. ExchangeOf
+// ignores the case of the audience, as some services do. ExchangeOf also ignores the scheme https,
+// which is optional for some services.
 //
 // Sources besides those in awsdata.go, azuredata.go and gcpdata.go: Google Cloud IAM, "Workload
 // Identity Federation", allowedAudiences; Alibaba Cloud RAM, "Overview of OIDC-based SSO",
@@ -71,8 +72,9 @@ func ExchangeOf(audience string) string {
 	}
 }
 
-// isGCPTokenService reports whether the host is the Security Token Service of a Google Cloud
-// universe. The service also has regional hosts and hosts for mTLS, e.g. sts.mtls.googleapis.com.
+// isGCPTokenService reports whether the host belongs to Google's Security Token Service. The host
+// may be in any universe (see [GCPUniverse]). The host may be regional or for mTLS, for example
+// sts.mtls.googleapis.com.
 func isGCPTokenService(host string) bool {
 	return slices.ContainsFunc(GCPUniverses(), func(u GCPUniverse) bool {
 		return strings.HasPrefix(host, "sts.") && strings.HasSuffix(host, "."+u.Domain)

@@ -1,19 +1,21 @@
-// Package share divides a program's places among tenants. A place is the right to do one thing that
-// the program can do only a few times at once, for example to make a call to a cloud.
+// Package share divides a limited number of places among tenants. A place is the right to do one
+// thing, for example to make a call to a cloud. The program can do this only a few times at once.
 //
 //   - A tenant may use at most half of the places that no other tenant uses. But each tenant may
-//     always use one place (see [Room]). So one tenant cannot use all of several places.
-//   - A caller that gets no place at once waits in its tenant's queue. The queues get the free
-//     places in turn (round robin). In each queue, the caller that has waited longest is first. So
-//     a tenant never waits for another tenant's whole queue.
+//     use at least one place (see [Room]). So one tenant cannot use all places if there are
+//     several.
+//   - If a caller gets no place at once, the caller waits in its tenant's queue. The queues get the
+//     free places in turn (round robin). In each queue, the caller that has waited longest is
+//     first. So a tenant never waits for another tenant's whole queue.
 //   - The number of waiting callers is limited, for each tenant and for all tenants together. At
-//     the limit for all tenants, a new caller displaces the newest caller of the longest queue. But
-//     the new caller gets [ErrFull] if its own queue would then be longer than that queue. So a
+//     the limit of its tenant, a new caller gets [ErrFull]. At the limit for all tenants, the
+//     newest caller of the longest queue gets ErrFull. The new caller then waits instead. But the
+//     new caller gets ErrFull if its queue would become longer than the shortened queue. So a
 //     tenant with a long queue cannot prevent other tenants from waiting.
 //
-// A person who controls a hundred tenants can use all places. A caller of another tenant then waits
-// until each of the hundred tenants has got one more place. So each caller must free its place
-// after a short, limited time.
+// Many tenants together can use all places, for example a hundred tenants of one person. Before a
+// waiting caller of another tenant, each of these tenants may get one more place. So each caller
+// must free its place after a short, limited time.
 package share
 
 import (
@@ -37,7 +39,8 @@ func Room(places, used, own int) int {
 	return max(1, (places-(used-own))/2) - own
 }
 
-// Limits are the limits of [Places]. A field with the value 0 is a limit of 0.
+// Limits are the limits of [Places]. The value 0 does not mean "no limit": if Waiting is 0, for
+// example, no caller may wait.
 type Limits struct {
 	// Places is the number of places that all tenants share.
 	Places int
@@ -48,7 +51,8 @@ type Limits struct {
 }
 
 // Places are places that tenants share (see the package comment). All methods are safe for
-// concurrent use. If a caller gets a place at once, Enter allocates memory only for a growing map.
+// concurrent use. If a caller gets a place at once, Enter usually allocates no memory. Only a
+// growing map of tenants needs memory.
 type Places struct {
 	mu      sync.Mutex // guards all fields below; never held while a caller waits
 	limits  Limits
@@ -85,8 +89,8 @@ type NoPlaceError struct {
 	Using int
 	// Waiting is the number of the tenant's other callers that wait.
 	Waiting int
-	// Err is the reason: [ErrFull], the error of [Places.Dismiss], or [context.Cause] of the
-	// caller's context.
+	// Err says why the caller got no place. Err is [ErrFull], the reason that was passed to
+	// [Places.Dismiss], or [context.Cause] of the caller's context.
 	Err error
 }
 
@@ -144,8 +148,9 @@ func (p *Places) Dismiss(reason error) {
 	}
 }
 
-// join gets a place for the tenant, or adds a caller to the tenant's queue. The returned caller is
-// nil if the tenant got a place, or if err is not nil. Otherwise, the returned caller must wait.
+// join gets a place for the tenant, or adds a caller to the tenant's queue. If the tenant got a
+// place, both results are nil. If join added a caller, join returns this caller, which must wait.
+// If no more callers may wait, join returns a [*NoPlaceError].
 func (p *Places) join(tenant string) (*caller, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -208,9 +213,9 @@ func (p *Places) admit() {
 	}
 }
 
-// makeRoom reports whether one more caller may wait in q. At the limit for all tenants, makeRoom
-// first displaces the newest caller of the longest queue. But makeRoom returns false if q, with the
-// new caller, would then be longer than that queue.
+// makeRoom reports whether one more caller may wait in q. The result is false at the limit for q's
+// tenant. At the limit for all tenants, makeRoom removes the newest caller of the longest queue.
+// But if q would become longer than the shortened queue, makeRoom only returns false.
 func (p *Places) makeRoom(q *queue) bool {
 	if len(q.callers) >= p.limits.WaitingPerTenant {
 		return false
@@ -229,14 +234,16 @@ func (p *Places) makeRoom(q *queue) bool {
 	return true
 }
 
-// dismissNewest ends the wait of the newest caller in q.
+// dismissNewest removes the newest caller from q. For this caller, Enter returns a [*NoPlaceError]
+// with the given reason.
 func (p *Places) dismissNewest(q *queue, reason error) {
 	last := len(q.callers) - 1
 	p.end(q, last, p.refusal(q.tenant, last, reason))
 }
 
-// end removes the caller with the given index from q, and ends the wait of this caller. The
-// argument err becomes the caller's err, and is nil if the caller has got a place.
+// end removes the caller with the given index from q, and ends the wait of this caller. If Enter
+// still waits for this caller, Enter returns err. The argument err is nil if the caller has got a
+// place.
 func (p *Places) end(q *queue, index int, err error) {
 	c := q.callers[index]
 	c.err = err

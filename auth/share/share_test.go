@@ -35,8 +35,9 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// crowd starts callers of Enter, and records which callers got a place and which got an error.
-// Tests with a crowd run in a synctest bubble.
+// crowd calls Enter for many callers, each in its own goroutine. The crowd records which callers
+// got a place, and which callers got an error. A test must use a crowd in a synctest bubble. The
+// crowd's methods call synctest.Wait, and so return only when each caller has a result or waits.
 type crowd struct {
 	*share.Places
 
@@ -82,7 +83,8 @@ func (c *crowd) leave(tenants ...string) {
 	}
 }
 
-// want checks which callers got a place since the last call of want, and in which order.
+// want checks which callers got a place since the last call of want. These must be exactly the
+// callers with the given names, in the given order.
 func (c *crowd) want(names ...string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -93,8 +95,8 @@ func (c *crowd) want(names ...string) {
 	c.entered = nil
 }
 
-// wantRefused checks which callers got an error since the last call of wantRefused, and that the
-// reason of each error is the given one.
+// wantRefused checks which callers got an error since the last call of wantRefused. These must be
+// exactly the callers with the given names. Each error must have the given reason.
 func (c *crowd) wantRefused(reason error, names ...string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -110,7 +112,8 @@ func (c *crowd) wantRefused(reason error, names ...string) {
 	}
 }
 
-// names returns count names of callers of a tenant: a1, a2 and so on.
+// names returns names of callers of a tenant. Each name is the tenant and a number, such as a1 and
+// a2. The parameter count is the number of names.
 func names(tenant string, count int) []string {
 	list := make([]string, count)
 	for i := range list {
@@ -119,7 +122,9 @@ func names(tenant string, count int) []string {
 	return list
 }
 
-// TestShares checks how many of ten places each of six tenants gets. Each tenant has 11 callers.
+// TestShares checks how six tenants share ten places. The tenants come one after the other, each
+// with 11 callers. The first five tenants get five, two, one, one and one place. The sixth tenant
+// gets the first place that becomes free.
 func TestShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -156,9 +161,9 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestManyTenants checks that a tenant with many callers does not delay 19 other tenants. Each
-// other tenant gets a place before the waiting callers of the first tenant. These callers have
-// waited longer.
+// TestManyTenants checks that a tenant with many callers does not delay 19 other tenants. The
+// callers of the first tenant have waited longest. Nevertheless, each other tenant must get a place
+// before these waiting callers.
 func TestManyTenants(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -247,7 +252,8 @@ func TestWaitingIsBounded(t *testing.T) {
 	})
 }
 
-// TestNobodyMayWait checks that Enter returns at once if the limit of waiting callers is 0.
+// TestNobodyMayWait checks Enter with the limit Waiting = 0. If no place is free, Enter must return
+// [share.ErrFull] at once.
 func TestNobodyMayWait(t *testing.T) {
 	p := share.New(share.Limits{Places: 1, WaitingPerTenant: 1})
 	if err := p.Enter(t.Context(), "a"); err != nil {
@@ -297,8 +303,8 @@ func TestDismiss(t *testing.T) {
 	})
 }
 
-// TestError checks the text of a [share.NoPlaceError]. The text has the numbers of the caller's
-// tenant, and nothing about other tenants.
+// TestError checks the text of a [share.NoPlaceError]. The text must say how many places the tenant
+// uses, and how many of its callers wait. The text must not mention other tenants.
 func TestError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())

@@ -145,7 +145,8 @@ func TestMemoryIsOfWhatIsRead(t *testing.T) {
 }
 
 // TestMemory checks that a large object of a tenant takes little memory in the program's cache. The
-// cache also has ServiceAccounts and WorkloadIdentities.
+// test includes ServiceAccounts and WorkloadIdentities. The options for these two kinds come from
+// package auth/kube, and not from the function memory.
 func TestMemory(t *testing.T) {
 	f := flags.Flags{AWSIdentities: true}
 	kept := memory(f)

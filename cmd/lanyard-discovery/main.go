@@ -79,9 +79,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// listen opens the port on which documents are served. With TLS, it also returns a watcher of the
-// certificate. The caller starts the watcher, which reads the certificate again when its file
-// changes.
+// listen opens the port on which the program serves documents. If the flags name a certificate, the
+// port uses TLS, and listen also returns a watcher. Otherwise, the watcher is nil. The caller must
+// start the watcher. The watcher reads the certificate again when the certificate's file changes.
 func listen(ctx context.Context, f flags.Flags, documents http.Handler, log *slog.Logger) (*manager.Server, *certwatcher.CertWatcher, error) {
 	config := port.Config{Name: "documents", Flag: "--listen-address", Address: f.ListenAddress, Handler: documents, Log: log}
 	if f.CertFile == "" {

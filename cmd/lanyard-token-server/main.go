@@ -137,8 +137,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	for _, p := range preconditions {
 		errs = append(errs, metrics.Registry.Register(p.Metric()), every(tokenserver.PreconditionInterval, p.Step))
 	}
-	// A replica becomes ready only after its first check of the other programs' rights. The result
-	// of the check does not matter: after a failed check, the replica refuses each request.
+	// The check "rights" finds out whether other programs of Lanyard can reach the signing keys. A
+	// replica becomes ready after its first check, even if the check fails. The replica then
+	// refuses each request for a token, and the error says why.
 	ready := map[string]healthz.Checker{"rights": rights.Checked}
 	var names []client.ObjectKey
 	for _, r := range rings {
@@ -165,7 +166,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return mgr.Start(ctx)
 }
 
-// newManager makes the program's manager, which has the cache that memory describes.
+// newManager makes the program's manager. The function memory returns the options of the manager's
+// cache.
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	options, err := program.ManagerOptions(memory(f), corev1.AddToScheme, authenticationv1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 
 const file = "metadata.yaml"
 
-// names returns n different names of the given length.
+// names returns n different names of the given length. The names are valid finalizers and valid
+// keys of labels.
 func names(n, length int) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf("a.io/%0*d", length-len("a.io/"), i))
@@ -49,10 +50,14 @@ func object(labels, finalizers []string) map[string]any {
 	return map[string]any{"apiVersion": v1alpha1.GroupVersion().String(), "kind": v1alpha1.OCIRepositoryKind, "metadata": metadata}
 }
 
-// TestMetadata is the truth table of the policy for labels and finalizers. When a user creates an
-// object, the policy must refuse exactly the objects that programs refuse. The policy must refuse
-// an update only if the update enlarges the labels or finalizers to a size beyond the bound. Even
-// for the largest objects, the API server must accept the cost of evaluating the policy.
+// TestMetadata checks which objects the admission policy refuses because of labels or finalizers.
+//
+//   - When a user creates an object, the policy must refuse exactly the objects that Lanyard's
+//     programs refuse (see [memory.Refused]).
+//   - The policy must refuse an update only if the labels or the finalizers grow, and become larger
+//     than [memory.MaxMetadata].
+//   - The API server limits the cost of evaluating a policy. Even for the largest objects, the
+//     policy must not exceed this limit.
 func TestMetadata(t *testing.T) {
 	const fit = memory.MaxMetadata / (10 + memory.EntryCost) // number of entries of ten characters that fit into MaxMetadata
 	huge := names(120_000, 12)                               // 1.4 MB together
@@ -126,8 +131,8 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestMetadataOfAllKinds checks that the policy applies to all kinds in the API groups of the table
-// of kinds, and to no subresource.
+// TestMetadataOfAllKinds checks that the policy applies to all API groups of Lanyard's kinds (see
+// [kinds.All]). In each group, the policy must apply to all kinds, but to no subresource.
 func TestMetadataOfAllKinds(t *testing.T) {
 	data, err := os.ReadFile(file)
 	must.Succeed(t, err)

@@ -27,8 +27,8 @@ var opensPorts = map[string][]string{
 	"sigs.k8s.io/controller-runtime/pkg/manager": {"Server"},
 }
 
-// opensPortsByField lists fields and methods of controller-runtime and of the API server's library.
-// Code that uses such a field or method opens a port.
+// opensPortsByField lists fields and methods of controller-runtime and of k8s.io/apiserver. Code
+// that uses such a field or method opens a port.
 var opensPortsByField = []string{"HealthProbeBindAddress", "PprofBindAddress", "GetWebhookServer", "SecureServing", "RunWithContext"}
 
 // withoutDaemons lists folders whose code is in no daemon, for example the code of test servers.
@@ -36,8 +36,8 @@ var withoutDaemons = []string{
 	"internal/local", "internal/broker/brokertest", "internal/cli", "internal/controlplane", "auth/internal/rig", "auth/transport/attempt/attempttest",
 }
 
-// TestOnePackageOpensPorts asserts that, of the daemons' code, only package port opens ports. This
-// package bounds the number of connections to each port.
+// TestOnePackageOpensPorts asserts that the code of the daemons opens ports only through package
+// port. That package limits the number of connections to each port.
 func TestOnePackageOpensPorts(t *testing.T) {
 	root, found := filepath.Join("..", ".."), 0
 	for _, folder := range []string{"cmd", "internal", "auth"} {
@@ -89,8 +89,8 @@ func TestPortsAreFound(t *testing.T) {
 	}
 }
 
-// TestManagersOpenNoPort asserts that a program's manager opens no port for metrics, health checks
-// or profiles.
+// TestManagersOpenNoPort asserts that a program's controller-runtime manager opens no port. By
+// default, a manager opens a port for metrics.
 func TestManagersOpenNoPort(t *testing.T) {
 	options, err := program.ManagerOptions(nil)
 	must.Succeed(t, err)

@@ -40,10 +40,10 @@ func policy(t *testing.T, values map[string]any, name, version string) admission
 	return admissiontest.New(t, file, version)
 }
 
-// TestControllerPolicy is the truth table of the changes that the controller may make to the
-// metadata of an object. The API server limits the cost of evaluating a policy. Even for the
-// largest objects, the cost must stay within this limit. Otherwise nobody could remove the
-// controller's finalizer.
+// TestControllerPolicy checks which changes to an object's finalizers and annotations the policy
+// lanyard-controller allows. The policy applies to updates by the program lanyard-controller. Some
+// cases have very large objects: the policy must not exceed the API server's cost limit for CEL.
+// Otherwise, the controller could not remove its finalizer from such an object.
 func TestControllerPolicy(t *testing.T) {
 	policy := policy(t, nil, "lanyard-controller", v1alpha1.Version)
 	made := func(annotations int, finalizers ...string) map[string]any {
@@ -96,9 +96,10 @@ func TestControllerPolicy(t *testing.T) {
 	}
 }
 
-// TestBindingsPolicy is the truth table of the changes that the identity controller may make to the
-// labels and annotations of a Secret. The controller may always remove a credential, however many
-// labels and annotations the tenant has written.
+// TestBindingsPolicy checks which updates of a Secret the policy lanyard-bindings allows the
+// identity controller. The controller may change only its own labels and annotations. From a Secret
+// that the controller has written, the controller can always remove the credential. This must work
+// even if a tenant has added very many labels and annotations.
 func TestBindingsPolicy(t *testing.T) {
 	policy := policy(t, map[string]any{
 		"issuer":   map[string]any{"url": "https://issuer.example.com"},

@@ -232,7 +232,8 @@ func TestObjectsInOrder(t *testing.T) {
 	rank := map[string]int{
 		"NetworkPolicy": 0, "PodDisruptionBudget": 1, "ServiceAccount": 2, "CustomResourceDefinition": 3, "ClusterRole": 4,
 		"ClusterRoleBinding": 5, "Role": 6, "RoleBinding": 7, "Service": 8, "Deployment": 9, "StatefulSet": 10,
-		// The API server ignores a FlowSchema until its PriorityLevelConfiguration exists.
+		// A FlowSchema needs a PriorityLevelConfiguration, but may come first. The API server
+		// ignores the FlowSchema until the PriorityLevelConfiguration exists.
 		"APIService": 11, "FlowSchema": 12, "PriorityLevelConfiguration": 13, "ValidatingAdmissionPolicy": 14, "ValidatingAdmissionPolicyBinding": 15,
 	}
 	last := 0

@@ -94,9 +94,9 @@ func mapper(*rest.Config, *http.Client) (apimeta.RESTMapper, error) {
 	return known, nil
 }
 
-// caches returns the options of the cache of the hub's objects. The cache has the KeyRing
-// o.KeyRing, and the identities in the hub's namespaces that o.Namespaces lists. The hub would
-// refuse to list other objects.
+// caches returns the options of the cache for objects of the hub's API server. The cache reads the
+// KeyRing o.KeyRing. It also reads the WorkloadIdentities in the namespaces of the hub that
+// o.Namespaces lists. The hub does not allow the spoke to list other objects.
 func caches(o Options) cache.Options {
 	namespaces := map[string]cache.Config{}
 	for _, at := range o.Namespaces {

@@ -29,7 +29,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestMemory checks that a large object of the hub takes little memory in the cache.
+// TestMemory measures the memory of large objects in the cache. The objects come from the hub: the
+// cluster to which this package connects. Each object may take at most 20 KiB.
 func TestMemory(t *testing.T) {
 	memorytest.Run(t, caches(Options{Namespaces: Namespaces{"tenant-a": "spoke-tenant-a"}, KeyRing: ring}))
 }

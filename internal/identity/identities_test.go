@@ -56,10 +56,10 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestTooLarge checks that nobody may use an identity that is too large for the cache, not even as
-// the source of another identity. The cache has only a stub of this identity, without a spec. The
-// stub looks like a role that has no ARN. If the labels of a namespace are too large, the namespace
-// may use no identity that is lent to it.
+// TestTooLarge checks that nobody may use an identity that is too large for the cache. Nobody may
+// use such an identity as the source of another identity either. The cache has only a stub of such
+// an identity. The stub has no spec, and must not count as a role without an ARN. A namespace whose
+// labels are too large may use no identity that is lent to namespaces.
 func TestTooLarge(t *testing.T) {
 	w := identitytest.New(t)
 	w.Static("root", identitytest.Admits())

@@ -1,11 +1,10 @@
-// Package memory reduces objects before a program caches them. The cached metadata of an object
-// takes a bounded amount of memory, however much metadata tenants write. The caches of package
-// auth/kube have transforms of their own. Every other cache of a program has a function of this
-// package as its transform:
+// Package memory limits the memory that each Kubernetes object takes in a program's cache. Tenants
+// write these objects, and can make them very large. The functions of this package are transforms:
+// the cache calls a transform for each object, and stores only the reduced object.
 //
 //	cache.Options{DefaultTransform: memory.Metadata}
 //	cache.ByObject{Transform: memory.Kept{Labels: true}.Remember}
 //
-// If an object is too large, the cache has a stub in its place, without a spec. For a stub,
-// [Refused] returns the field that is too large.
+// If an object is too large, the cache stores a stub: the object without its spec. For a stub,
+// [Refused] returns the field that is too large. Package auth/kube has its own transforms.
 package memory

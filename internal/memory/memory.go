@@ -11,24 +11,24 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
-// Bounds of an object, in bytes. The admission policy lanyard-metadata uses the same values for
-// MaxMetadata and EntryCost.
+// These constants limit the size of an object that a cache stores whole, in bytes. The admission
+// policy lanyard-metadata must have the same values for MaxMetadata and EntryCost.
 const (
 	// MaxMetadata is the maximum size of all labels of an object. It is also the maximum size of
 	// all its finalizers. The size is the text of the entries, plus EntryCost for each entry.
 	MaxMetadata = 16 << 10
-	// EntryCost is how many bytes a label or a finalizer counts in addition to its text, for the
-	// memory of its entry.
+	// EntryCost is added to the text size of each label or finalizer, in bytes. An entry of a Go
+	// map or list takes more memory than its text.
 	EntryCost = 80
 	// MaxContent is the maximum size of the spec of an object, and also of its status. This is
 	// enough for the largest field of all kinds, a providerConfig with certificates.
 	MaxContent = 80 << 10
 )
 
-// Metadata removes metadata from an object, and returns the same object. It removes labels,
-// annotations, finalizers, owners and managed fields. Metadata is a transform for objects whose
-// metadata nobody reads. If the watch has missed a deletion, the cache passes a tombstone in place
-// of an object. The transforms of this package return a tombstone unchanged.
+// Metadata is a transform for objects whose metadata the program does not read. It removes the
+// labels, annotations, finalizers, owners and managed fields of an object. Metadata returns the
+// same object. If the watch has missed a deletion, the cache passes a tombstone to the transform.
+// The transforms of this package return a tombstone unchanged.
 func Metadata(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
 		reduce(o)
@@ -46,24 +46,26 @@ func reduce(o metav1.Object) {
 	o.SetSelfLink("")
 }
 
-// Kept says which metadata a cache has of the objects of a kind. With the zero value, the cache has
-// only the metadata that [Metadata] leaves.
+// Kept says which metadata a cache stores of the objects of a kind. The zero value stands for the
+// metadata that [Metadata] keeps, such as the name.
 type Kept struct {
 	// Labels is true if the program reads the labels.
 	Labels bool
 	// Finalizers is true if the program writes the finalizers. The program then needs the whole
 	// list, because its merge patches replace the list.
 	Finalizers bool
-	// Annotations returns a new map of the annotations that the program reads, each with a bounded
-	// value. The function is nil if the program reads no annotations.
+	// Annotations returns a new map with those annotations of an object that the program reads. The
+	// function must limit the length of each value: tenants can write long values. Annotations is
+	// nil if the program reads no annotations.
 	Annotations func(metav1.Object) map[string]string
 }
 
-// Remember reduces an object to the spec, the status, and the metadata that k selects. It returns
-// the same object. If the labels, finalizers, spec or status are too large, the result is a stub. A
-// stub has no spec and no labels; of the finalizers, it has only Lanyard's own. Of a status that is
-// too large, at most the fields of [meta.Status] stay. [Refused] tells a stub from other objects.
-// Remember is a transform for objects of Go types.
+// Remember is a transform for objects of Go structs, but not for unstructured objects. It keeps the
+// spec, the status, and the metadata that k selects. Remember changes and returns the same object.
+//
+// If the labels, finalizers, spec or status are too large, the result is a stub. A stub has no spec
+// and no labels. A stub keeps no finalizer except Lanyard's own. If the status is too large, a stub
+// keeps at most the fields of [meta.Status]. [Refused] reports whether an object is a stub.
 func (k Kept) Remember(object any) (any, error) {
 	o, ok := object.(metav1.Object)
 	if !ok {
@@ -126,10 +128,11 @@ func stub(o metav1.Object) {
 //
 //nolint:errname // the name says what the object has
 type Excess struct {
-	// Field is the path of the field, such as metadata.labels.
+	// Field is the path of the field that is too large, such as metadata.labels.
 	Field string
-	// Bytes is the size of all labels or of all finalizers, if Field names them. Otherwise, Bytes
-	// is the size of the whole spec or status that has the field.
+	// Bytes is the size that is greater than Max. For metadata.labels, Bytes is the size of all
+	// labels, and for metadata.finalizers of all finalizers. Otherwise, Bytes is the size of the
+	// whole spec or status that contains the field.
 	Bytes int
 	// Max is the bound of Bytes.
 	Max int
@@ -143,7 +146,7 @@ func (e *Excess) Error() string {
 	return fmt.Sprintf("the spec or status with the field takes %d bytes of memory, and at most %d are accepted", e.Bytes, e.Max)
 }
 
-// Fix returns what a person should do next, in a few words.
+// Fix returns the next step for a person, such as "remove labels".
 func (e *Excess) Fix() string {
 	switch e.Field {
 	case "metadata.labels":
@@ -185,9 +188,9 @@ func judge(o metav1.Object) *Excess {
 	for _, name := range o.GetFinalizers() {
 		finalizers += len(name) + EntryCost
 	}
-	// One entry of Lanyard's finalizer does not count, so the controller's own write cannot exceed
-	// the bound. The API server accepts the same finalizer several times. Each further entry
-	// counts.
+	// Do not count the first entry of Lanyard's finalizer. Otherwise, the object could become too
+	// large when the controller adds this finalizer. Count further entries of the same finalizer:
+	// the API server accepts any number of them.
 	if slices.Contains(o.GetFinalizers(), meta.Finalizer) {
 		finalizers -= len(meta.Finalizer) + EntryCost
 	}

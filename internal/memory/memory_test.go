@@ -36,7 +36,8 @@ func source() *toolkitv1.OCIRepository {
 	}
 }
 
-// identified returns the metadata that every transform keeps of the object that source returns.
+// identified returns the metadata that every transform keeps, such as the name and the UID. The
+// metadata is that of the object that the function source returns.
 func identified() metav1.ObjectMeta {
 	o := source()
 	return metav1.ObjectMeta{
@@ -149,9 +150,9 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStubHasAnnotations checks that a stub has the annotations that the program reads. For
-// example, a user requests a reconciliation by an annotation, and the program must see this
-// request.
+// TestStubHasAnnotations checks that a stub has the annotations that the program reads. A stub is
+// what [Kept.Remember] leaves of an object that is too large. For example, a user requests a
+// reconciliation by an annotation. The program must see this request.
 func TestStubHasAnnotations(t *testing.T) {
 	o := source()
 	o.Labels = labelled(names(1000))
@@ -169,8 +170,8 @@ func TestNobodyMakesAStub(t *testing.T) {
 	}
 }
 
-// TestContentWithoutSchema checks that Refused names the field if a field without a schema is too
-// large.
+// TestContentWithoutSchema checks an identity whose providerConfig is too large. This field may
+// contain any JSON. Refused must return the path of the field.
 func TestContentWithoutSchema(t *testing.T) {
 	o := &identityv1.WorkloadIdentity{}
 	o.Spec.TargetSystem.ProviderConfig = &apiruntime.RawExtension{Raw: []byte(`{"x":"` + strings.Repeat("x", MaxContent) + `"}`)}
@@ -181,8 +182,8 @@ func TestContentWithoutSchema(t *testing.T) {
 	}
 }
 
-// TestTypesWithoutSpec checks objects whose type has no spec. Remember judges such an object by its
-// metadata. Metadata leaves the data of a Secret unchanged.
+// TestTypesWithoutSpec checks objects whose Go type has no spec. If such an object has too many
+// labels, Remember must make a stub. The function Metadata must not change the data of a Secret.
 func TestTypesWithoutSpec(t *testing.T) {
 	o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "tenant-a", Labels: labelled(names(1000))}}
 	_, err := Kept{Labels: true}.Remember(o)
@@ -196,8 +197,8 @@ func TestTypesWithoutSpec(t *testing.T) {
 	}
 }
 
-// TestBoundIsMemory checks the value of EntryCost. An object gets as many short labels, or short
-// finalizers, as MaxMetadata allows. The object may take at most 20 KiB of memory.
+// TestBoundIsMemory checks that EntryCost is large enough. An object gets as many short labels, or
+// short finalizers, as MaxMetadata allows. Such an object must take at most 20 KiB of memory.
 func TestBoundIsMemory(t *testing.T) {
 	const fit = MaxMetadata / (3 + EntryCost)
 	short := names(fit)

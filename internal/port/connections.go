@@ -29,8 +29,9 @@ const (
 	readBuffer, writeBuffer = 32 << 10, 64 << 10
 )
 
-// errFirstBytes is the error of a client that sends too much before its first request. Without this
-// limit, the messages of a handshake could fill 64 KiB or more of memory.
+// errFirstBytes is the error if a client sends too much before its first request. The limit is
+// maxFirstBytes of the listener. Without this limit, the messages of a handshake could fill 64 KiB
+// or more.
 var errFirstBytes = errors.New("the client sends too much before its first request")
 
 // listener accepts the connections of a port and limits their number. A new connection is
@@ -62,7 +63,7 @@ type class struct {
 	// active has the connections that serve a request. An active connection makes progress when the
 	// port reads or writes bytes of the connection.
 	active list.List
-	// clients has the number of connections of each client address that has connections.
+	// clients maps each client's IP address to the client's number of connections in this class.
 	clients map[netip.Addr]int
 }
 
@@ -73,7 +74,7 @@ func (s *class) list(active bool) *list.List {
 	return &s.idle
 }
 
-// add puts a connection at the end of the list active or the list idle.
+// add adds a connection to the class. The connection goes to the end of the list active or idle.
 func (s *class) add(c *conn, active bool) {
 	c.in, c.active, c.place = s, active, s.list(active).PushBack(c)
 	if s.clients == nil {
@@ -82,7 +83,7 @@ func (s *class) add(c *conn, active bool) {
 	s.clients[c.client]++
 }
 
-// remove removes a connection of the class from its list.
+// remove removes a connection from the class, and so from the list active or idle.
 func (s *class) remove(c *conn) {
 	s.list(c.active).Remove(c.place)
 	c.in, c.place = nil, nil
@@ -91,14 +92,16 @@ func (s *class) remove(c *conn) {
 	}
 }
 
-// replaced returns the connection that a new connection replaces, or nil if the class is not full.
-// The client address with most connections loses a connection. So a client with a few connections
-// loses none to a client with many. Among several addresses with most connections, all their
-// connections count.
+// replaced returns the connection that the port closes to make room for a new connection. If the
+// class is not full, the result is nil. Otherwise, the result is a connection of the client address
+// with most connections. So a client with many connections cannot replace those of a client with
+// few. If several addresses have equally many, replaced chooses among the connections of all these
+// addresses.
 //
-// Usually, the result is the connection that has been idle longest. If a quarter or less of the
-// connections are idle, the result is the active connection with the oldest progress. So the port
-// closes clients that read no answers, and new clients have time to send a request.
+// Of these connections, replaced usually chooses the connection that has been idle longest. But if
+// at most max/4 connections of the class are idle, replaced prefers active connections. It then
+// chooses the active connection with the oldest progress. So the port closes connections of clients
+// that do not read their answers. New clients then have time to send a request.
 func (s *class) replaced() *conn {
 	if s.idle.Len()+s.active.Len() < s.max {
 		return nil
@@ -150,9 +153,9 @@ func (l *listener) connState(served net.Conn, state http.ConnState) {
 	l.move(c, to, state == http.StateActive)
 }
 
-// move puts a connection at the end of a list of another class: the list active or the list idle. If
-// that class is full, move closes one of its connections: see replaced. A closed connection stays
-// closed, and is in no list.
+// move puts the connection c into the class "to". The parameter active selects one of the class's
+// lists: active or idle. The connection becomes the last of this list. If the class is full, move
+// closes another connection of the class; see [class.replaced]. If c is closed, move does nothing.
 func (l *listener) move(c *conn, to *class, active bool) {
 	l.mu.Lock()
 	if c.closed {
@@ -174,8 +177,8 @@ func (l *listener) move(c *conn, to *class, active bool) {
 	}
 }
 
-// conn is a connection of a listener. Package net/http sends files with the method ReadFrom of
-// conn. So the kernel sends a file without a copy in the program's memory.
+// conn is a connection of a listener. To send a file, package net/http calls the method ReadFrom of
+// conn. The kernel then sends the file, without a copy in the program's memory.
 type conn struct {
 	*net.TCPConn
 
@@ -239,8 +242,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// ReadFrom implements [io.ReaderFrom]. It sends the content of r in parts, and records the
-// connection's progress after each part.
+// ReadFrom implements [io.ReaderFrom]. It sends the content of r in parts. After each part,
+// ReadFrom records progress. So a full port first replaces connections whose clients do not read.
 func (c *conn) ReadFrom(r io.Reader) (sent int64, err error) {
 	whole, ok := r.(*io.LimitedReader)
 	if !ok {

@@ -49,8 +49,10 @@ func (h *handshakes) Accept() (net.Conn, error) {
 	}
 }
 
-// accept starts a handshake for each new connection, until the listener is closed. Other errors go
-// to the caller of Accept: net/http waits and tries again if the program has too many open files.
+// accept accepts connections and starts a handshake for each connection, until the listener is
+// closed. If the listener returns another error, Accept returns this error to net/http. For
+// example, the program may have too many open files. In this case, net/http waits and calls Accept
+// again.
 func (h *handshakes) accept(ctx context.Context) {
 	for {
 		c, err := h.listener.Accept()

@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// MaxConnections is the largest number of a port's open connections. The connections that
-	// MaxVerified limits do not count. If the port is full, a new connection replaces a connection
-	// of the client address with most connections: usually the one that has been idle longest.
+	// MaxConnections is the largest number of a port's open connections. Connections that count for
+	// MaxVerified do not count here. If the port is full, a new connection replaces another
+	// connection. The port then closes a connection of the client address with most connections.
+	// From this address, the port usually closes the connection that has been idle longest.
 	MaxConnections = 500
 	// MaxVerified is the largest number of a port's connections whose client has shown its
 	// certificate. These connections do not count for MaxConnections. Connections of clients
@@ -39,11 +40,11 @@ const (
 	VerifiedIdleTimeout = 90 * time.Second
 	// maxStreams is the largest number of simultaneous requests of an HTTP/2 connection.
 	maxStreams = 100
-	// requestBuffer is how many bytes of a request's body an HTTP/2 connection can store until the
-	// handler reads the body. A client may send 64 KiB before the client knows a smaller limit. A
-	// handler may let requests wait before the handler reads their bodies. So a connection can
-	// store requestBuffer bytes for each of maxStreams requests. With less memory, the bodies of
-	// waiting requests would block the connection's other requests.
+	// requestBuffer is how many bytes of a request's body an HTTP/2 connection can store. The
+	// connection stores these bytes until the handler reads them. HTTP/2 lets a client send 64 KiB
+	// before the client knows a smaller limit. A connection can store requestBuffer bytes for each
+	// of maxStreams requests. With less memory, unread bodies would block the connection's other
+	// requests.
 	requestBuffer = 64 << 10
 	// shutdownTimeout is how long the server waits for unfinished requests when the program ends.
 	shutdownTimeout = 10 * time.Second

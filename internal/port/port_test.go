@@ -116,9 +116,9 @@ func ask(t *testing.T, c net.Conn) (status int, err error) {
 	return answer.StatusCode, err
 }
 
-// soon waits until a condition holds. If the condition does not hold in time, the test fails. The
-// longest wait is shorter than port.HeaderTimeout: the server closes idle connections after this
-// timeout.
+// soon waits until the function holds returns true. If this takes too long, the test fails with the
+// text what. soon waits for less than port.HeaderTimeout. After this timeout, the server closes
+// connections without a request in any case. So a longer wait would prove nothing.
 func soon(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	const wait = port.HeaderTimeout * 4 / 5

@@ -47,8 +47,8 @@ func (f *Flags) AddPorts(ctx context.Context, to Adder, log *slog.Logger, ready 
 	})
 }
 
-// AddProfilePort adds the port that serves the Go runtime's profiles to a manager. An empty
-// address adds no port.
+// AddProfilePort adds a port to a manager. At this port, clients can read the profiles of the Go
+// runtime (pprof). If the address is empty, AddProfilePort adds no port.
 func AddProfilePort(ctx context.Context, to Adder, address string, log *slog.Logger) error {
 	return addPort(ctx, to, port.Config{
 		Name: "profiles", Flag: "--pprof-address", Address: address, Log: log,
@@ -78,7 +78,8 @@ func metricsHandler() http.Handler {
 	return mux
 }
 
-// healthHandler returns a handler that answers the health probes of a kubelet.
+// healthHandler returns a handler for the kubelet's probes: /healthz always succeeds, and /readyz
+// runs the checks in ready.
 func healthHandler(ready map[string]healthz.Checker) http.Handler {
 	mux := http.NewServeMux()
 	for path, checks := range map[string]map[string]healthz.Checker{

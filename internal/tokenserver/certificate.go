@@ -37,8 +37,8 @@ type Certificate struct {
 	renewAt time.Time
 }
 
-// GetCertificate returns the current serving certificate. It is a function for the field
-// GetCertificate of a [tls.Config]. Before the first Step, GetCertificate returns an error.
+// GetCertificate returns the current serving certificate, for the field GetCertificate of a
+// [tls.Config]. Before the first call of [Certificate.Step], GetCertificate returns an error.
 func (c *Certificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

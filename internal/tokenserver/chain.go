@@ -8,25 +8,28 @@ import (
 	serverfilters "k8s.io/apiserver/pkg/server/filters"
 )
 
-// handlerChain returns the handler, wrapped in filters that every request passes. Requests pass the
-// filters in the order of [server.DefaultBuildHandlerChain]. The code adds the last filter first.
-// The chain leaves out the filters that the token server does not need. So a request for a token
-// takes a third less time than with all filters. The chain leaves out these filters:
+// handlerChain returns a handler that passes each request through filters to the given handler. The
+// filters have the order of [server.DefaultBuildHandlerChain]. The code adds the last filter first.
 //
-//   - Tracing, latencies of filters and the log of requests: nobody reads this data.
-//   - Impersonation: the API server has checked the impersonation, and names the impersonated user
-//     as the caller.
-//   - A goroutine that sends the answer if a handler ignores its deadline. Every handler here
-//     respects the deadline of the context. For create requests, the library itself answers at
-//     the deadline.
-//   - The refusal of requests until all paths are known: the server serves requests only when all
-//     paths are known.
-//   - The count of running requests: at shutdown, package port waits for these requests.
+// The chain omits filters that the token server does not need. Without these filters, a request for
+// a token takes a third less time. The omitted filters are:
+//
+//   - WithTracing, WithLatencyTrackers and WithHTTPLogging: nobody reads their data.
+//   - WithImpersonation: the API server has already checked the impersonation. In the request to
+//     the token server, the impersonated user is the caller.
+//   - WithTimeoutForNonLongRunningRequests, which answers at the deadline even if the handler
+//     continues. The token server's handlers respect the deadline of the context. For create
+//     requests, the library itself answers at the deadline.
+//   - WithMuxAndDiscoveryComplete, which refuses requests until all paths are registered: the token
+//     server registers all paths before it accepts requests.
+//   - WithWaitGroup, which lets a shutdown wait for unfinished requests: package port waits for
+//     these requests.
 //   - Filters for browsers, watches and shutdowns: they are off by default.
 //
-// The library limits the number of concurrent requests of all callers together. So one caller
-// could lock out the other callers. Here, this limit applies only to cheap requests, which create
-// nothing. For requests that create tokens or SVIDs, [shares] divides the places among namespaces.
+// The library's filter WithMaxInFlightLimit limits the concurrent requests of all callers together.
+// So one caller could lock out the other callers. In this chain, WithMaxInFlightLimit applies only
+// to cheap requests, which create nothing. For requests that create tokens or SVIDs, [shares]
+// divides the places among namespaces.
 func handlerChain(handler http.Handler, c *server.Config, metrics *Metrics) http.Handler {
 	handler = filters.WithAuthorization(handler, c.Authorization.Authorizer, c.Serializer)
 	limited := serverfilters.WithMaxInFlightLimit(handler, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.LongRunningFunc)

@@ -106,8 +106,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		Name: "api", Flag: "--listen-address", Address: c.Address, Handler: generic.Handler, Log: c.Log,
 		TLS: proxy.tls(c.Certificate), Verified: true,
 		MaxHeaderBytes: 64 << 10, // requests of users with many groups have long headers
-		// The library ends each request after RequestTimeout, at the latest. The library then has
-		// 10 s to send the answer.
+		// The library k8s.io/apiserver ends each request after RequestTimeout, at the latest. The
+		// library then has 10 s to send the answer.
 		WriteTimeout: config.RequestTimeout + 10*time.Second,
 	})
 	if err != nil {

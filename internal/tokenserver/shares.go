@@ -30,10 +30,12 @@ const (
 	retryAfterFull = 1
 )
 
-// These are the maximum numbers of concurrent requests for tokens and SVIDs. A waiting request
-// takes up to 100 KiB of memory, for its body and its headers. So all requests together take less
-// than 250 MiB. An API server sends up to 100 concurrent requests over one connection. For more
-// requests, the API server opens another connection. So waiting requests never block others.
+// These constants limit the number of concurrent requests for tokens and SVIDs. A waiting request
+// takes up to 100 KiB of memory, for body and headers. With these limits, all requests together
+// take less than 250 MiB.
+//
+// An API server sends up to 100 concurrent requests over one connection. For more requests, the API
+// server opens another connection. So many requests can wait without blocking new requests.
 const (
 	maxReading = 128 // requests whose body is being read
 	// maxRunning is the maximum number of running requests: requests that are being authorized and
@@ -43,8 +45,9 @@ const (
 	// gets 160 such signatures per second.
 	maxRunning = 16
 	maxWaiting = 1024 // waiting requests of all namespaces together
-	// maxWaitingPerNamespace is the maximum number of waiting requests of one namespace. A
-	// controller makes at most 64 concurrent requests for a namespace.
+	// maxWaitingPerNamespace is the maximum number of waiting requests of one namespace. Each
+	// controller of Lanyard makes at most 64 concurrent requests for a namespace. So there is room
+	// for the requests of several controllers.
 	maxWaitingPerNamespace = 256
 )
 
@@ -141,7 +144,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if err := connection.SetReadDeadline(time.Now().Add(bodyTimeout)); err != nil {
 		return nil, apierrors.NewInternalError(fmt.Errorf("limit the time of the body: %w", err))
 	}
-	// Requests of kubectl create --raw have no Content-Length. So this code checks the size too.
+	// Limit the size during reading too: requests of kubectl create --raw have no Content-Length.
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	_, long := errors.AsType[*http.MaxBytesError](err)
 	switch {
@@ -176,8 +179,9 @@ type place struct {
 // placeKey is the key under which the context of a request has the request's [place].
 type placeKey struct{}
 
-// keepPlace makes the caller a user of the request's [place], until the caller calls release.
-// It fails if the request has no place, or if the place is already free again.
+// keepPlace adds a user to the [place] of the request with the context ctx. So the place stays in
+// use until release is called. keepPlace fails if the request has no place, or if this place is
+// free again.
 func keepPlace(ctx context.Context) (release func(), err error) {
 	p, ok := ctx.Value(placeKey{}).(*place)
 	if !ok || !p.keep() {

@@ -83,7 +83,8 @@ func (d *deadlines) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-// slowBody is a body that never arrives. Reading the body fails at the deadline in deadlines.
+// slowBody is a body that never arrives. Reading the body fails at the deadline that the
+// ResponseWriter has stored.
 type slowBody struct{ *deadlines }
 
 func (s slowBody) Read([]byte) (int, error) {
@@ -119,8 +120,8 @@ func (c *crowd) flood(ctx context.Context, requests int, namespaces ...string) {
 	}
 }
 
-// next ends one running request, and returns the namespaces of the requests that started to run
-// since the last call of next or since.
+// next ends one running request, so that waiting requests can start to run. It returns the
+// namespaces of requests started since the last call of c.next or c.since.
 func (c *crowd) next() []string {
 	c.leave <- struct{}{}
 	synctest.Wait()
@@ -150,8 +151,8 @@ func count(list []string, namespace string) int {
 	return len(slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s != namespace }))
 }
 
-// TestFloodFromOneNamespace checks that a namespace with many requests gets half of the places. A
-// request of another namespace must then run at once.
+// TestFloodFromOneNamespace checks that a namespace with many requests gets half of the places in
+// shares.running. A request of another namespace must then run at once.
 func TestFloodFromOneNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

@@ -145,7 +145,8 @@ func judgeRun(tb testing.TB) {
 			tb.Errorf("%s was refused: %s %s", owner.name, e.Verb, e.RequestURI)
 		}
 	}
-	// If only some tests run, these tests may use only clusters other than world.
+	// If the command line selects only some tests, perhaps no selected test uses the cluster world.
+	// Then the audit log of world has no request of the tests.
 	if admins[userAgent] == 0 && wholeRun() {
 		tb.Error("the log has no request of these tests: it is not read right")
 	}

@@ -78,7 +78,7 @@ func TestBindings(t *testing.T) {
 	t.Run("restart", func(t *testing.T) { restartWritesNothing(t, w) })
 	t.Run("deleted", func(t *testing.T) { bindingsAreDeleted(t, w) })
 	noRightIsMissing(t, w.Cluster)
-	// Here the controller lacks rights on purpose.
+	// Run this test after noRightIsMissing. In this test, the controller lacks rights on purpose.
 	t.Run("namespaces", func(t *testing.T) { namespacesAreDeleted(t, w) })
 }
 
@@ -500,8 +500,9 @@ func restartWritesNothing(t *testing.T, w *bindingWorld) {
 // bindingsAreDeleted asserts that deleting a binding removes only what the binding wrote.
 func bindingsAreDeleted(t *testing.T, w *bindingWorld) {
 	t.Helper()
-	// The tenant adds a finalizer, so that the Secret stays after its deletion. The tenant also
-	// removes the label that the admission policy requires.
+	// The tenant adds a finalizer to the Secret, so that the test can read the deleted Secret. The
+	// tenant also removes the label that the admission policy requires. The binding must still
+	// remove its data from the Secret.
 	const hold = "example.com/hold"
 	held := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: identityNamespace, Name: "cloudprovider"}}
 	patchHeld := func(patch string) {
@@ -538,9 +539,10 @@ func bindingsAreDeleted(t *testing.T, w *bindingWorld) {
 	}
 }
 
-// namespacesAreDeleted deletes namespaces that contain a binding. Kubernetes deletes the objects of
-// a namespace in any order. So the RoleBinding of the identity controller may be deleted before the
-// binding is.
+// namespacesAreDeleted asserts that namespaces with a WorkloadIdentityBinding can be deleted.
+// Kubernetes deletes the objects of a namespace in any order. So the identity controller may lose
+// its RoleBinding before the WorkloadIdentityBinding is gone. The controller must still let the
+// WorkloadIdentityBinding go.
 func namespacesAreDeleted(t *testing.T, w *bindingWorld) {
 	t.Helper()
 	const role = identityController + "-tenant"

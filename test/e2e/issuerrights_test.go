@@ -114,9 +114,10 @@ func rightsOf(status authorizationv1.SubjectRulesReviewStatus) map[string]bool {
 	return found
 }
 
-// tokenRequestsHavePriority asserts that the API server applies the chart's FlowSchemas. So token
-// requests and the token server's own requests have priority levels of their own. The API server
-// names the FlowSchema of a request also if the request is forbidden.
+// tokenRequestsHavePriority asserts that token requests have a priority level of their own, and the
+// token server's own requests have another level. FlowSchemas in the chart select these levels.
+// Each answer of the API server names the request's FlowSchema, even if the request is forbidden.
+// So the test's requests need no rights.
 func tokenRequestsHavePriority(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	typed, err := kubernetes.NewForConfig(cluster.Config())

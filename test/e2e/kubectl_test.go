@@ -14,10 +14,10 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
-// TestKubectl runs kubectl's usual verbs for every kind, by the kind's plural and short name only.
-// People write neither the API group nor the version. The test sets every chart value that adds a
-// kind, an admission policy or an aggregated API. Another API group may have a resource with the
-// same plural as a kind. The plural must still select the kind.
+// TestKubectl runs kubectl's usual verbs for every kind, with the kind's plural and short name.
+// Like most people, the test writes neither the API group nor the version. Another API group may
+// have a resource with the same plural. The plural must still select Lanyard's kind. The test sets
+// every chart value that adds a kind, an admission policy or an aggregated API.
 func TestKubectl(t *testing.T) {
 	beside(t, lane2)
 	const namespace = "kubectl"

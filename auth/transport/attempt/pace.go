@@ -17,8 +17,8 @@ const (
 	Grace = 30 * time.Second
 )
 
-// errTooSlow is the error of Read, and the cause of the request's context, if the answer's body
-// arrives slower than [MinRate].
+// errTooSlow says that an answer's body arrives more slowly than [MinRate] and [Grace] permit. The
+// request's context is then canceled with this cause, and Read of the body returns this error.
 var errTooSlow = errors.New("the answer is slower than 1 KiB/s")
 
 // roundTrip sends a request through next, and returns the answer. Reading the answer's body fails

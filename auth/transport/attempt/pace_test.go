@@ -33,8 +33,9 @@ func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
 	return client, nil
 }
 
-// TestPace checks that a transfer fails only if the server is too slow. Each server sends parts of
-// its answer, with a pause after each part.
+// TestPace checks that reading an answer fails if the server sends the answer too slowly. Reading
+// must not fail if only the reader is slow. Each server sends its answer in parts, with a pause
+// after each part.
 func TestPace(t *testing.T) {
 	const size = 64 << 10
 	for name, test := range map[string]struct {

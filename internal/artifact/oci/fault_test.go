@@ -241,7 +241,8 @@ func TestRetriesKeepTheDeadline(t *testing.T) {
 	})
 }
 
-// drip is the body of an answer. One byte of the body arrives every two seconds, until ctx ends.
+// drip is the body of an HTTP response that arrives too slowly. Each Read takes two seconds and
+// returns one byte. When ctx ends, Read returns the error of ctx.
 type drip struct{ ctx context.Context } //nolint:containedctx // the request's context; Read has no parameter for a context
 
 func (d drip) Read(p []byte) (int, error) {

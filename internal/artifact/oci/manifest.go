@@ -305,15 +305,15 @@ func (c *Client) unsupported(fix string, err error) *origin.Error {
 	return &origin.Error{Server: c.session.server, Code: origin.CodeUnsupportedMediaType, Fix: fix, Err: err}
 }
 
-// Bounds of a publisher's annotations, in bytes. Lanyard copies the annotations into the status of
-// a Kubernetes object.
+// Limits of the annotations of a manifest, in bytes. The publisher of an artifact chooses these
+// annotations. Lanyard copies the annotations into the status of a Kubernetes object.
 const (
 	maxMetadata    = 16 << 10
 	annotationCost = 64 // counted for each annotation besides its text: the memory of an entry of a map
 )
 
-// metadata returns the first of a publisher's annotations, in the order of their keys. It stops
-// before the annotation with which the size would exceed maxMetadata.
+// metadata returns the annotations that fit into maxMetadata bytes. It takes a manifest's
+// annotations in the order of their keys. It stops at the first annotation that does not fit.
 func (c *Client) metadata(annotations map[string]string) map[string]string {
 	left := maxMetadata
 	out := make(map[string]string)

@@ -21,11 +21,12 @@
 //
 // # Bounds
 //
-// Options bound the whole folder and each namespace. Besides, each namespace has a share of the
-// folder's bound, so that large namespaces leave room for others. A write that would exceed a bound
-// fails with ErrFull. A write for which the volume has no room fails with ErrVolume. To avoid
-// ErrVolume, set the folder's bound below the volume's size. A write that fails for lack of room
-// changes no artifact. Collect removes artifacts that are not needed any more.
+// Options bound the size of the whole folder, and the size of each namespace's files. If the folder
+// has a bound, each namespace also has a share of the folder. The shares leave room for namespaces
+// that have stored little. A write that would exceed a bound or a share fails with ErrFull. A write
+// for which the volume has no room fails with ErrVolume. To avoid ErrVolume, set the folder's bound
+// below the volume's size. A write that fails for lack of room changes no artifact. Collect removes
+// artifacts that are not needed any more.
 //
 // Only one process at a time should write to a folder. Each process counts only its own writes, so
 // several processes could together exceed the bounds.

@@ -254,7 +254,8 @@ func TestBounds(t *testing.T) {
 	}
 	must.Succeed(t, s.Remove(a))
 	put(t, s, a, strings.Repeat("6", 50))
-	// The administrator has lowered the store's bound to 100 bytes, of which 90 bytes are used.
+	// The administrator lowers the store's bound to 100 bytes. The artifacts use 90 bytes, so an
+	// artifact of 11 bytes does not fit.
 	s = open(t, dir, Options{MaxBytes: 100})
 	if _, err := s.Put(t.Context(), b, text(strings.Repeat("5", 11))); !errors.Is(err, ErrFull) || errors.Is(err, ErrNamespaceFull) || !strings.Contains(err.Error(), "100") {
 		t.Errorf("above the store's bound: %v", err)

@@ -23,7 +23,7 @@ type usage struct {
 	namespaces map[string]*namespaceUsage
 }
 
-// namespaceUsage counts the bytes of one namespace.
+// namespaceUsage counts the bytes that the objects of one namespace have in the store.
 type namespaceUsage struct {
 	bytes   int64 // bytes of all files
 	lasting int64 // sum of the sizes of each object's largest artifact, with its note
@@ -31,7 +31,7 @@ type namespaceUsage struct {
 	objects map[Object][]counted
 }
 
-// counted is an artifact with its note, or an artifact that is being written.
+// counted is the size of an artifact with its note, or of an unfinished artifact.
 type counted struct {
 	name string // hex digest of the artifact, or the name of the temporary file
 	size int64  // bytes of the artifact and its note
@@ -43,9 +43,11 @@ func (n *namespaceUsage) charge() int64 { return max(n.bytes, n.lasting+n.larges
 // share returns how many bytes a namespace may be charged for. The parameter limit is the bound of
 // the store. The parameter others is what all other namespaces are charged for. Both are in bytes.
 //
-// The share is the larger of two parts:
-//   - (3/4 * limit - others) / 2. With this part, large namespaces leave the last quarter free.
-//   - (limit - others) / 256. With this part, hundreds of namespaces find room in that quarter.
+// The result is the larger of two numbers:
+//   - (3/4 * limit - others) / 2: half of what is left of three quarters of the store. So large
+//     namespaces leave the last quarter free.
+//   - (limit - others) / 256: a small part of what is left of the whole store. So hundreds of
+//     namespaces find room in the last quarter.
 func share(limit, others int64) int64 {
 	left := max(0, limit-others)
 	return max((left-limit/4)/2, left/256)
@@ -72,9 +74,10 @@ func (u *usage) reserve(o Object, file string, written, n int64) error {
 	return err
 }
 
-// check returns an error if a write has made the namespace exceed a bound. The parameter "before"
-// is the number of bytes that the namespace was charged for without this write. The parameter
-// "writing" is the number of bytes that are counted for the unfinished file.
+// check returns an error if a namespace exceeds a bound after a write was counted. The parameter
+// "before" is how many bytes the namespace was charged for before the write. A write that does not
+// raise this number may exceed the share. The parameter "writing" is the number of counted bytes of
+// the unfinished file. The text of the error leaves these bytes out.
 func (u *usage) check(namespace string, before, writing int64) error {
 	counts := u.namespaces[namespace]
 	if limit := u.opts.MaxNamespaceBytes; limit > 0 && counts.bytes > limit {
@@ -111,9 +114,9 @@ func (u *usage) count(o Object, file string, n int64) {
 	u.add(o, file, n)
 }
 
-// rename moves n counted bytes from one name to another name of the same object. On the disk, the
-// new file may have replaced an older file. The parameter "replaced" is the size of the older file,
-// or 0 if there was no such file.
+// rename moves n counted bytes of an object from one name to another. Call rename after a file was
+// renamed on the disk. The renamed file may have replaced an older file. The parameter "replaced"
+// is the size of the older file, or 0 if there was no such file.
 func (u *usage) rename(o Object, from, to string, n, replaced int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -180,7 +183,8 @@ func largest(files []counted) int64 {
 	return size
 }
 
-// NamespaceSize says how many bytes of the store a namespace is charged for.
+// NamespaceSize says how many bytes of the store a namespace uses. These bytes include room that is
+// reserved for the namespace.
 type NamespaceSize struct {
 	// Namespace is the name of the namespace.
 	Namespace string
@@ -217,8 +221,9 @@ func (s *Store) Size() int64 {
 	return s.usage.all
 }
 
-// Refused returns how many writes have failed since the start because the store, or the share of
-// the namespace, was full. It does not count writes that exceed MaxNamespaceBytes.
+// Refused returns how many writes have failed since Open for lack of room. Either the store was
+// full, or the namespace's share of the store. Refused does not count writes that exceed
+// MaxNamespaceBytes.
 func (s *Store) Refused() uint64 {
 	s.usage.mu.Lock()
 	defer s.usage.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestShare is the truth table of a namespace's share of a store of 1024 bytes.
+// TestShare checks the share of a namespace in a store of 1024 bytes. The share depends on how much
+// the other namespaces have.
 func TestShare(t *testing.T) {
 	for _, c := range []struct {
 		others, want int64
@@ -45,8 +46,9 @@ func fill(t *testing.T, s *Store, namespace string, size int) (stored int, err e
 	return stored - 1, err
 }
 
-// TestGreedyNamespacesLeaveRoom checks that a store has room for the sources of another namespace.
-// Before, some namespaces have stored as much as the store accepts. The chart has the same limit.
+// TestGreedyNamespacesLeaveRoom lets hostile namespaces store as much as the store accepts. After
+// that, another namespace must find room for an artifact and its replacement. The store's limit is
+// the default of the chart.
 func TestGreedyNamespacesLeaveRoom(t *testing.T) {
 	const limit = 8 << 30
 	for _, c := range []struct {
@@ -81,8 +83,8 @@ func TestGreedyNamespacesLeaveRoom(t *testing.T) {
 	}
 }
 
-// TestNewSourceOfAnotherNamespace checks that a new source can store and replace its artifact. Four
-// other namespaces have stored as much as the store accepts.
+// TestNewSourceOfAnotherNamespace lets four namespaces store as much as the store accepts. After
+// that, a new object of another namespace must find room for an artifact and its replacement.
 func TestNewSourceOfAnotherNamespace(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxBytes: 1 << 20, MaxNamespaceBytes: 256 << 10})
 	for i := range 4 {
@@ -95,8 +97,9 @@ func TestNewSourceOfAnotherNamespace(t *testing.T) {
 	must.Succeed(t, s.Verify(t.Context(), honest, first.Digest))
 }
 
-// A namespace above its share keeps its artifacts. The namespace may replace an artifact by another
-// artifact of the same size. The namespace may not store more.
+// If other namespaces store more, a namespace's share can shrink below what the namespace has
+// stored. The namespace then keeps its artifacts. It may replace an artifact by another artifact of
+// the same size. The namespace may not store more.
 func TestShareThatShrinks(t *testing.T) {
 	dir := t.TempDir()
 	options := Options{MaxBytes: 1 << 20}
@@ -149,7 +152,8 @@ func TestShareThatShrinks(t *testing.T) {
 	put(t, s, a, content("4", 150<<10))
 }
 
-// A namespace that has used up its share can still replace a source's artifact and its note.
+// TestReplaceWithNote replaces an artifact and the artifact's note (see [Store.Annotate]) by files
+// of the same size, although the namespace has used up its share. A larger note must be refused.
 func TestReplaceWithNote(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxBytes: 800}) // the share of a single namespace is 300
 	o := object("tenant-a", "app")
@@ -175,7 +179,8 @@ func TestEmptyWrite(t *testing.T) {
 	}
 }
 
-// The error for a tenant has the sizes of the tenant's namespace, and names no other namespace.
+// If a namespace's share is full, the error has the sizes of this namespace. The error names no
+// other namespace, because a tenant may read the error.
 func TestShareErrorNamesNobodyElse(t *testing.T) {
 	s := open(t, t.TempDir(), Options{MaxBytes: 1 << 20})
 	fill(t, s, "greedy", 64<<10)
@@ -205,8 +210,8 @@ func TestShareErrorNamesNobodyElse(t *testing.T) {
 	}
 }
 
-// After any sequence of writes, the counts equal those of a new count of all files, and the store
-// is within its bound.
+// After any writes, removals and renames, usage has the same numbers as a new count. The store
+// never exceeds its bound.
 func TestUsageIsExact(t *testing.T) {
 	u := &usage{opts: Options{MaxBytes: 4096}, namespaces: map[string]*namespaceUsage{}}
 	random := rand.New(rand.NewPCG(1, 2))

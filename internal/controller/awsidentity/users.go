@@ -58,9 +58,10 @@ func NewUsers(
 	return u, nil
 }
 
-// ByObject returns the settings of a manager's cache for AWS identities, and for the labels of
-// namespaces. Of Secrets, the cache holds only those with static AWS keys in the namespace
-// secretNamespace. If secretNamespace is empty, the cache holds no Secrets.
+// ByObject returns the settings of a manager's cache for each kind of object that AWS identities
+// need. These kinds are the AWS identities in the table, Namespaces and Secrets. Of a Namespace,
+// the cache holds the labels. Of the Secrets, the cache holds those in secretNamespace that have
+// static AWS keys. If secretNamespace is empty, the cache holds no Secrets.
 func ByObject(table kinds.Table, secretNamespace string) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
 	for _, kind := range table.Where(func(k kinds.Kind) bool { return k.AWSIdentity }) {

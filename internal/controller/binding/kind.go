@@ -162,9 +162,9 @@ func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p
 			return "", err
 		}
 		o.Status.IssuedAt, o.Status.ExpiresAt, o.Status.RenewAt, o.Status.KID = nil, nil, nil, ""
-		// The digest records that the binding has written the Secret. A disowned Secret may still
-		// have the credential. So keep the digest: the next reconciliation then reports the Secret
-		// again.
+		// The digest in the status records that the binding has written the Secret. A Secret whose
+		// annotation does not name the binding any more may still have the credential. So keep the
+		// digest for such a Secret: the next reconciliation then reports the Secret again.
 		if left == nil || !left.disowned {
 			o.Status.Digest = ""
 		}
@@ -257,7 +257,8 @@ func (k *kind) Report(_ context.Context, o *identityv1.WorkloadIdentityBinding, 
 }
 
 // Finalize implements tenant.Kind. It removes from the Secret what the binding has written, and
-// leaves what others have added. Finalize does not wait for the finalizers of the Secret.
+// leaves what others have added. A tenant can keep the Secret, for example with a finalizer.
+// Finalize does not wait for the tenant, but returns an [*object.LeftoverError].
 func (k *kind) Finalize(ctx context.Context, o *identityv1.WorkloadIdentityBinding) error {
 	left, err := storeOf(k.Client, o).remove(ctx)
 	if _, forbidden := errors.AsType[*object.ForbiddenError](err); forbidden {

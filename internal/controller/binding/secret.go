@@ -188,8 +188,9 @@ func (s *store) claim(ctx context.Context, secret *secretRead, w written) error 
 	return s.failure(s.client.Patch(ctx, secret.Secret, client.RawPatch(types.JSONPatchType, patch)), "patch")
 }
 
-// withdraw removes the credential from the Secret. Afterwards, the Secret still belongs to the
-// binding. withdraw deletes an immutable Secret, because its data cannot be changed.
+// withdraw removes the credential from the Secret. The Secret stays, and still belongs to the
+// binding. Only an immutable Secret is deleted, because its data cannot be changed. The results are
+// those of clear.
 func (s *store) withdraw(ctx context.Context) (*leftover, error) {
 	return s.clear(ctx, func(secret *secretRead) bool { return isImmutable(secret.Secret) }, keepOwner)
 }
@@ -203,7 +204,8 @@ func (s *store) remove(ctx context.Context) (*leftover, error) {
 	}, dropOwner)
 }
 
-// owner says whether a Secret that clear only empties still belongs to the binding afterwards.
+// owner says whether the binding still owns a Secret after [store.clear] has emptied the Secret.
+// The value has no effect if clear deletes the Secret.
 type owner bool
 
 const (
@@ -304,7 +306,7 @@ func (l *leftover) String() string {
 	return fmt.Sprintf("Secret %s stays, %s: it is deleted once its finalizers are removed (%s)", l.secret, how, strings.Join(names, ", "))
 }
 
-// maxFinalizers is the largest number of finalizers that a message names.
+// maxFinalizers is the largest number of finalizers that [leftover.String] names.
 const maxFinalizers = 5
 
 // isEmpty reports whether the Secret has no credential that the binding has written.
@@ -323,11 +325,13 @@ const emptyDockerConfig = `{"auths":{}}`
 // With more labels and annotations, this comparison would cost the API server too much.
 const maxCompared = 1000
 
-// empty removes the data keys that the binding has written. The patch names each of these keys. So
-// a key is removed even if somebody else has applied the same value. Keys that only others have
-// written stay. With dropOwner, empty also removes the annotation with the binding's name, so the
-// Secret has no owner afterwards. If the Secret has more than maxCompared labels and annotations,
-// empty changes no label and no annotation, even with dropOwner.
+// empty removes the data keys that the binding has written. Keys that only others have written
+// stay. empty sends a merge patch that names each key. A server-side apply would keep a key that
+// somebody else has also applied.
+//
+// With dropOwner, empty also removes the annotation with the binding's name. The Secret then has no
+// owner. But if the Secret has more than maxCompared labels and annotations, empty changes none of
+// these.
 func (s *store) empty(ctx context.Context, secret *secretRead, stays owner) error {
 	data, labels := map[string]any{}, map[string]any{}
 	for _, key := range secret.ours() {

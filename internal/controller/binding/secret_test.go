@@ -98,8 +98,10 @@ func checkPolicy(t *testing.T, w *world) {
 	}
 }
 
-// TestTenantKeepsDeletedCredential deletes a binding after the tenant has changed its Secret. The
-// controller must remove the credential if it can. If the Secret stays, an event must name it.
+// TestTenantKeepsDeletedCredential changes the Secret of a binding as the tenant, and then deletes
+// the binding. The controller must remove the credential from the Secret. The only exception is a
+// Secret that the controller cannot change, or must not change. If the Secret still exists
+// afterwards, an event must name the Secret.
 func TestTenantKeepsDeletedCredential(t *testing.T) {
 	for _, c := range clearings() {
 		t.Run(c.name, func(t *testing.T) {
@@ -189,9 +191,9 @@ func TestTenantKeepsWithdrawnCredential(t *testing.T) {
 	}
 }
 
-// TestTamperingWhileDeleting deletes a binding. The tenant changes the Secret just before a call of
-// the controller. The credential must not stay in a Secret of the binding. The controller must not
-// change a Secret of somebody else.
+// TestTamperingWhileDeleting deletes a binding. The tenant changes the binding's Secret just before
+// the controller patches or deletes the Secret. A Secret of the binding must not keep the
+// credential. The controller must not change a Secret that does not belong to the binding.
 func TestTamperingWhileDeleting(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -228,8 +230,9 @@ func TestTamperingWhileDeleting(t *testing.T) {
 			foreign := &corev1.Secret{Type: corev1.SecretTypeOpaque, Data: map[string][]byte{"theirs": nil}}
 			foreign.Namespace, foreign.Name, foreign.UID = s.Namespace, s.Name, "another"
 			must.Succeed(w.t, w.kube.Create(w.t.Context(), foreign))
-			// The edit gives the new Secret another resource version. When the controller deletes
-			// the Secret, the fake API server compares the version, but not the UID.
+			// The controller's request to delete a Secret names the UID and the resource version.
+			// The fake API server compares only the version. So this edit gives the new Secret
+			// another version.
 			w.editSecret(func(s *corev1.Secret) { s.Labels = map[string]string{"theirs": ""} })
 		}, []string{"theirs"}},
 	} {

@@ -125,8 +125,10 @@ func tooLarge[O object.Object](tb testing.TB, c *Case[O]) {
 	c.succeed(tb)
 	exchanges := c.Exchanges()
 	labels, finalizers := map[string]string{}, []string{}
-	// Use many short names: together they exceed the bound, but the object stays small. The
-	// controller writes the status of a large object less often, so the test would have to wait.
+	// Together, these names exceed the size limit for labels, and also for finalizers. Each entry
+	// counts 80 extra bytes (memory.EntryCost), so short names suffice. The controller writes the
+	// status of a large object less often. So the object's JSON must stay small: otherwise the test
+	// would have to wait.
 	for i := range 300 {
 		name := fmt.Sprint("example.com/", i)
 		labels[name], finalizers = "", append(finalizers, name)

@@ -134,8 +134,8 @@ func (w *World[O]) boot() {
 	}
 }
 
-// counting returns the reconciler's client. The client counts its writes in w.Writes, and reads
-// objects as a manager's cache has them.
+// counting returns the reconciler's client. The client counts its writes in w.Writes. An object
+// that the client reads has only what a manager's cache would have; see [Remembering].
 func (w *World[O]) counting() client.Client {
 	return Remembering(interceptor.NewClient(w.Kube, interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {

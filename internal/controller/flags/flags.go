@@ -39,7 +39,7 @@ type Flags struct {
 	// bounds it.
 	ArtifactStoreMaxSize int64
 	// ArtifactNamespaceMaxSize is the largest size of one namespace's artifacts in the store, in
-	// bytes. With 0, only the namespace's share of ArtifactStoreMaxSize limits them.
+	// bytes. With 0, only the namespace's share of ArtifactStoreMaxSize limits the artifacts.
 	ArtifactNamespaceMaxSize int64
 	// ArtifactMaxDecompressedSize is a limit in bytes for each artifact. Neither the transferred
 	// size nor the unpacked size may exceed it.
@@ -57,7 +57,7 @@ type Flags struct {
 	LeaderElectID string
 	// ShardSelector selects the objects that this controller reconciles.
 	ShardSelector labels.Selector
-	// Concurrent is the number of workers for each kind of objects.
+	// Concurrent is the number of workers that reconcile the objects of each kind.
 	Concurrent int
 
 	// TokenCacheMaxSize is the largest number of cached tokens; 0 turns the cache off.

@@ -8,9 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Bounds of the pause after a failure, and after an error that no condition shows. They do not
-// depend on spec.interval: an object with a short interval must not call a refusing server every
-// second.
+// The pause before a retry grows from firstPause to lastPause with each failure. This is so for
+// failures that a condition shows, and for all other errors. For the former, View.RetryWithin can
+// replace lastPause. The pauses do not depend on spec.interval. So an object with a short interval
+// does not call a failing server every second.
 const (
 	firstPause = time.Second
 	lastPause  = 2 * time.Minute

@@ -70,9 +70,10 @@ func (r *Reconciler[O, P]) dependencies(o client.Object) []string {
 }
 
 // SetupWithManager registers the reconciler with the manager. The parameter concurrent is the
-// number of workers. A reconciliation that takes longer than half a second goes on without its
-// worker. So there may be up to five reconciliations at once for each worker. Call SetupWithManager
-// before the manager starts.
+// number of workers. After half a second, a slow reconciliation frees its worker, and continues
+// without a worker. For each worker, up to four reconciliations may continue in this way. So up to
+// five reconciliations for each worker may run at once. Call SetupWithManager before the manager
+// starts.
 func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Manager, concurrent int) error {
 	empty, _ := r.kind.Empty()
 	if err := mgr.GetFieldIndexer().IndexField(ctx, empty, dependencyIndex, r.dependencies); err != nil {
@@ -90,8 +91,9 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 		})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: goroutines(concurrent), ReconciliationTimeout: MaxTimeout + time.Minute,
-			// The default pauses are too long: up to 17 minutes for one object, and one object in 100 ms
-			// for all namespaces together. People who delete a namespace wait for these pauses.
+			// The default pauses after an error are too long: up to 17 minutes for one object.
+			// Also, by default all namespaces together may retry only ten objects per second. The
+			// deletion of a namespace waits for these pauses.
 			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
 		})
 	for kind, created := range r.shared.Dependencies.Created {
@@ -139,10 +141,10 @@ func (r *Reconciler[O, P]) startCreated() handler.EventHandler {
 	}
 }
 
-// requestChanged returns a predicate that lets some updates through. Such an update makes a new
-// request in an annotation: to reconcile the object, to get new tokens, or to allow another
-// account. An update also passes if it changes whether, or how, the object is too large for the
-// cache; see refusalChanged.
+// requestChanged returns a predicate that lets an update through in two cases:
+//   - An annotation has a new request: to reconcile the object, to get new tokens, or to allow
+//     another account.
+//   - The object has become too large for the cache, or small enough again; see refusalChanged.
 func requestChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

@@ -9,7 +9,8 @@
 // A failure becomes the condition Ready=False with a stable reason and the next step for people.
 // What follows depends on the failure:
 //   - If a retry can help, the Reconciler retries with exponential backoff.
-//   - If the content is unusable, the Reconciler checks the content again at the interval.
+//   - If the content that the object names is unusable, the Reconciler checks it again at the
+//     object's interval.
 //   - Other failures heal only by a change of the object, of a dependency or of the controller's
 //     flags. The object is Stalled until then.
 //
@@ -17,7 +18,8 @@
 // as slowly as it likes. So there are limits:
 //   - If only the text of a failure changes, the Reconciler makes no event and few status writes.
 //   - Events and status writes are limited for each object and each namespace.
-//   - No namespace gets all workers, and a slow reconciliation goes on without its worker.
+//   - No namespace gets all of several workers. A slow reconciliation frees its worker for other
+//     objects, and goes on without a worker.
 //
 // The work on an object ends early if the object or one of its dependencies is changed or deleted
 // during this work. The object is then reconciled again.

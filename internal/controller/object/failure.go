@@ -73,8 +73,9 @@ func (e *SecretError) Error() string {
 
 func (e *SecretError) Unwrap() error { return e.Err }
 
-// LeftoverError is the error of Finalize if something that the object has made stays, and waiting
-// would not help. The object is deleted nevertheless. An Event and the log say what stays.
+// LeftoverError is the error of [Kind.Finalize] if something stays that the object has made, such
+// as a Secret. Waiting would not help. The object is deleted nevertheless. An Event and the log say
+// what stays.
 type LeftoverError struct {
 	// Message says what stays, why, and what to do.
 	Message string
@@ -197,8 +198,8 @@ func credentialReason(err error, code auth.Code) string {
 	}
 }
 
-// outOfTime is an error of Act that occurred because Act was ended early. Either spec.timeout had
-// passed, or another namespace needed the place of the work; see [workers].
+// outOfTime is an error of [Kind.Act] that occurred because the Reconciler ended Act early. Either
+// spec.timeout had passed, or [workers] ended this slow Act in favour of another namespace.
 //
 //nolint:errname // the name says what happened
 type outOfTime struct {

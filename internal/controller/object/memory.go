@@ -11,9 +11,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
-// Remember reduces an object to what a manager's cache needs. It is a ByObject.Transform; see
-// [memory.Kept]. Of the annotations, the cache has only those with requests to the controller. At
-// the API server, the object keeps all metadata: the controller's patches contain only differences.
+// Remember reduces an object to what the controllers read, before a manager's cache stores the
+// object. It is a transform for cache.ByObject; see [memory.Kept.Remember]. Of the annotations,
+// only requests to the controller stay. Remember does not affect the object at the API server,
+// because the controller's patches contain only differences.
 func Remember(object any) (any, error) {
 	return memory.Kept{Finalizers: true, Annotations: requests}.Remember(object)
 }
@@ -33,9 +34,9 @@ func requests(o metav1.Object) map[string]string {
 	return found
 }
 
-// refuse writes to the status that the object is too large. The cache has only a stub of the
-// object, without a spec. The other phases of a reconciliation need the spec, so refuse runs
-// instead of them.
+// refuse writes to the status that the object is too large for the cache. The cache has only a stub
+// of the object, without a spec. The other phases of a reconciliation need the spec, so refuse runs
+// instead of these phases.
 func (r *Reconciler[O, P]) refuse(ctx context.Context, t *turn[O, P]) error {
 	excess := memory.Refused(t.o)
 	t.cause, t.refused = Invalid(excess.Field, excess.Fix(), "%w", excess), true
@@ -43,8 +44,9 @@ func (r *Reconciler[O, P]) refuse(ctx context.Context, t *turn[O, P]) error {
 	return r.failed(ctx, t)
 }
 
-// whole reads the whole object of a stub from the API server. The controller has no right to get
-// objects, so whole sends a patch without changes. The answer to the patch contains the object.
+// whole returns an object for which the cache has only a stub. The controller has no right to get
+// objects. So whole sends a patch without changes to the API server. The answer to the patch
+// contains the whole object.
 func (r *Reconciler[O, P]) whole(ctx context.Context, stub O) (O, error) {
 	o, _ := r.kind.Empty()
 	o.SetNamespace(stub.GetNamespace())
@@ -53,9 +55,10 @@ func (r *Reconciler[O, P]) whole(ctx context.Context, stub O) (O, error) {
 	return o, err
 }
 
-// refusalChanged reports whether an update has changed what [memory.Refused] says about an object.
-// The object's generation does not show this change. For example, an update of metadata can make
-// the object too large, and the generation stays the same.
+// refusalChanged reports whether an update makes an object too large for the cache, or small enough
+// again. It also reports a change of the excess, which is the result of [memory.Refused]. The
+// object's generation does not show such a change: labels, for example, can become too large, and
+// the generation stays the same.
 func refusalChanged(last, next client.Object) bool {
 	before, after := memory.Refused(last), memory.Refused(next)
 	return (before == nil) != (after == nil) || before != nil && *before != *after

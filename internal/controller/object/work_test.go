@@ -141,9 +141,9 @@ func TestChangesWhileReadingEndWork(t *testing.T) {
 	})
 }
 
-// When too much slow work goes on, the namespace with the most slow work must end some of it. The
-// end makes room for another namespace. The condition of the slow object says why its work ended,
-// and the object is tried again.
+// If too many slow reconciliations go on, the controller ends the work of one object. This object
+// is in the namespace with most slow reconciliations. The end makes room for another namespace. The
+// condition of the object says why its work ended, and the object is tried again.
 func TestSlowWorkIsCrowdedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -26,27 +26,26 @@ const (
 	// crowdPause is the pause until the next attempt to take the worker from a reconciliation. An
 	// attempt fails if too many other reconciliations already go on without a worker.
 	crowdPause = 100 * time.Millisecond
-	// longWork protects a reconciliation that has lost its worker: for this time, the reconciliation
-	// does not end for a namespace in which objects wait and no object is reconciled. The default
-	// of spec.timeout is half of longWork.
+	// longWork protects a reconciliation that has lost its worker. For this time, the
+	// reconciliation is not ended for a namespace that has waiting objects but no reconciliation.
+	// Work with the default spec.timeout, half of longWork, ends earlier by itself.
 	longWork = 2 * time.Minute
 )
 
-// errCrowdedOut is the cause for which the work of an object is ended early: another namespace
-// needs the place of this work.
+// errCrowdedOut is the cause with which crowdOut cancels the context of [Kind.Act].
 var errCrowdedOut = errors.New("another namespace needed the place of this work")
 
 // workers decides which objects of a kind are reconciled now. A tenant's server may be slow on
 // purpose, and the tenant may have many objects in several namespaces. So there are four rules:
 //
-//   - Count the workers that no other namespace uses. A namespace may reconcile at most half that
-//     many objects at once, but always one.
+//   - Each namespace has a share: half of the workers that no other namespace uses, but at least
+//     one. A namespace may reconcile that many objects at once.
 //   - A reconciliation uses a worker for [patience]. Then the reconciliation goes on without a
 //     worker, and the worker is free. The reconciliation still counts for its own namespace.
 //   - The waiting namespaces get free workers in turn.
 //   - At most [lastingPerWorker] reconciliations for each worker go on without a worker. At this
-//     bound, one of them must end before another reconciliation goes on without its worker. The
-//     method crowdOut can end one.
+//     bound, a further reconciliation keeps its worker until such a reconciliation has ended. The
+//     method crowdOut can end such a reconciliation early.
 //
 // An object that has to wait is woken when it may be reconciled: it gets a worker and is queued
 // again. The zero value has no limits.
@@ -63,7 +62,8 @@ type workers struct {
 	turns      []*namespace          // namespaces with waiting objects, in the order in which they get workers
 }
 
-// namespace has the objects of one namespace that are reconciled or that wait.
+// namespace has two groups of objects of one Kubernetes namespace. The objects in places may be
+// reconciled now. The objects in waiting wait for a worker.
 type namespace struct {
 	name    string
 	busy    int // number of objects with a worker
@@ -93,8 +93,8 @@ func (w *workers) start(number int, wake func(reconcile.Request)) {
 func goroutines(workers int) int { return workers * (1 + lastingPerWorker) }
 
 // admits reports whether one more object of the namespace may be reconciled now; see [share.Room].
-// A reconciliation that has lost its worker still counts for its own namespace. It leaves other
-// namespaces their room.
+// A reconciliation that has lost its worker still counts for the share of its own namespace. It
+// does not make the shares of other namespaces smaller.
 func (w *workers) admits(n *namespace) bool {
 	others, own := w.busy-n.busy, len(n.places)
 	return w.number == 0 || w.busy < w.number && share.Room(w.number, others+own, own) > 0
@@ -134,8 +134,8 @@ func (w *workers) of(name string) *namespace {
 	return n
 }
 
-// take gives a worker to an object, and returns the object's place. The object is reconciled now or
-// will be woken.
+// take gives a free worker to an object, and returns the object's place. The caller must have asked
+// admits before. After that, the caller must reconcile or wake the object.
 func (w *workers) take(n *namespace, object reconcile.Request) *place {
 	p := &place{of: n}
 	n.places[object] = p
@@ -155,8 +155,8 @@ func (w *workers) wait(n *namespace, object reconcile.Request) {
 	n.waits[object] = true
 }
 
-// leave removes the place of an object after its reconciliation, if the object has a place. Then
-// leave wakes the waiting objects that may be reconciled now.
+// leave removes the place of an object after its reconciliation. A place is the right to reconcile
+// one object. Then leave wakes the waiting objects that may be reconciled now.
 func (w *workers) leave(object reconcile.Request) {
 	w.mu.Lock()
 	if n := w.namespaces[object.Namespace]; n != nil && n.places[object] != nil {
@@ -230,16 +230,17 @@ func (w *workers) outlasted(object reconcile.Request, p *place) {
 	}
 }
 
-// crowdOut ends the work of one reconciliation without a worker. It makes room for a reconciliation
-// of the given namespace, which can then go on without its worker. crowdOut is called when the
-// number of reconciliations without a worker is at its bound. It returns false if it has ended no
-// work. It ends work in two cases:
+// crowdOut ends the work of one reconciliation without a worker. Then a reconciliation of the given
+// namespace can go on without its worker. Call crowdOut if the number of reconciliations without a
+// worker is at its bound. crowdOut returns false if it has ended no work. It ends work in two
+// cases:
 //
-//   - Compare the namespaces by their reconciliations without a worker. If the first namespace has
-//     at least two more than the given namespace, the first gives up its youngest: the last that
-//     lost its worker.
-//   - Some namespace has waiting objects, but none of its objects is reconciled. Then the oldest
-//     work without a worker ends, in whichever namespace, if it has gone on for [longWork].
+//   - Some namespace has at least two more reconciliations without a worker than the given
+//     namespace. Then crowdOut takes the namespace with most reconciliations without a worker. In
+//     this namespace, it ends the work of the reconciliation that lost its worker last.
+//   - Otherwise, some namespace has waiting objects, but none of its objects is reconciled. Then
+//     crowdOut takes all namespaces. It ends the work of the reconciliation that lost its worker
+//     first, if this was at least [longWork] ago.
 func (w *workers) crowdOut(of *namespace) bool {
 	var most *namespace
 	var oldest *place
@@ -268,11 +269,13 @@ func (w *workers) crowdOut(of *namespace) bool {
 	return true
 }
 
-// lasting returns the number of the namespace's reconciliations without a worker.
+// lasting returns how many of the namespace's reconciliations go on without a worker. A slow
+// reconciliation gives its worker up after [patience].
 func (n *namespace) lasting() int { return len(n.places) - n.busy }
 
-// youngest returns the reconciliation of the namespace that lost its worker last. Only work that
-// can be ended now counts. The result is nil if the namespace has no such work.
+// youngest looks at the namespace's reconciliations that have lost their workers and can be ended
+// now. It returns the place of the reconciliation that lost its worker last. If there is no such
+// reconciliation, the result is nil.
 func (n *namespace) youngest() (last *place) {
 	for _, p := range n.places {
 		if p.lasting && p.end != nil && (last == nil || p.since.After(last.since)) {
@@ -282,8 +285,8 @@ func (n *namespace) youngest() (last *place) {
 	return last
 }
 
-// endable sets the function that ends the work of an object. The function is nil while the work
-// cannot be ended.
+// endable sets the function that ends the work on an object: end cancels the context of [Kind.Act].
+// Pass nil when Act has returned, because only Act can be ended.
 func (w *workers) endable(object reconcile.Request, end context.CancelCauseFunc) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

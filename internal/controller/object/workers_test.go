@@ -18,8 +18,8 @@ func asks(namespace string, i int) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: fmt.Sprint(i)}}
 }
 
-// crew is a set of workers for tests. Its field woken has the objects that were woken and have not
-// entered since.
+// crew is a set of workers for tests. The field woken lists the waiting objects that have got a
+// worker. The method enterWoken removes these objects, and calls enter for each object.
 type crew struct {
 	workers
 
@@ -37,8 +37,8 @@ func newCrew(number int) *crew {
 	return c
 }
 
-// greedy asks for n objects of each namespace to enter, one namespace after the other. It returns
-// how many objects of each namespace entered.
+// greedy calls enter for n objects of each namespace, one namespace after the other. For each
+// namespace, the result has the number of objects for which enter returned true.
 func (c *crew) greedy(n int, namespaces ...string) (entered []int) {
 	for _, namespace := range namespaces {
 		count := 0
@@ -162,7 +162,7 @@ func TestWaitingNamespacesTakeTurns(t *testing.T) {
 	})
 }
 
-// A woken object keeps its worker until the object has been reconciled. Until then, no other object
+// A worker is reserved for each woken object until the object has been reconciled. No other object
 // gets this worker, even if the other object asks first.
 func TestWokenObjectKeepsItsWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -186,9 +186,10 @@ func TestWokenObjectKeepsItsWorker(t *testing.T) {
 	})
 }
 
-// The number of reconciliations without a worker is bounded. At the bound, the namespace with the
-// most of them loses its youngest one to another namespace. It loses none if it would then have
-// fewer than the other namespace.
+// TestCrowdedOut starts 16 slow reconciliations: as many as may go on without a worker. Then
+// another namespace starts a slow reconciliation. If each of the first namespaces has two of the
+// 16, one reconciliation must end: the youngest of its namespace. If each has only one, none must
+// end.
 func TestCrowdedOut(t *testing.T) {
 	type step struct {
 		each   int    // reconciliations in each namespace; 16 in all namespaces together
@@ -279,8 +280,8 @@ func TestLongWorkIsCrowdedOut(t *testing.T) {
 	})
 }
 
-// Many goroutines let objects enter and leave. In the end all objects are done, and no entry of an
-// object is left.
+// Many goroutines reconcile objects at the same time. In the end all objects are done, and no entry
+// is left in workers.
 func TestWorkersConcurrently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &workers{}

@@ -19,7 +19,8 @@ const (
 	walkEvery    = time.Hour
 )
 
-// largestNamespaces is the maximum number of namespaces in one log message, and in the metric.
+// largestNamespaces is how many namespaces one log message of the collector names at most. The
+// metric [namespaceSizes] has the same limit.
 const largestNamespaces = 10
 
 // Collector removes artifacts that are in no object's status. It is a runnable of a manager and

@@ -195,7 +195,8 @@ lanyard_artifact_store_namespace_bytes{namespace="modest"} 200
 	})
 }
 
-// The metric has at most ten series, however many namespaces have artifacts.
+// The metric of the namespaces' sizes has at most ten series, however many namespaces have
+// artifacts.
 func TestNamespaceSizesAreBounded(t *testing.T) {
 	w := newWorld(t)
 	for i := range 12 {

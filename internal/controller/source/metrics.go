@@ -6,8 +6,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
 )
 
-// namespaceSizes is a metric of the namespaces that use most of the artifact store. It has at most
-// [largestNamespaces] series, so tenants with many namespaces cannot make the metric large.
+// namespaceSizes is a metric: the sizes in bytes of the namespaces that use most of the artifact
+// store. It has at most [largestNamespaces] series, so tenants with many namespaces cannot make the
+// metric large.
 type namespaceSizes struct {
 	store *store.Store
 	desc  *prometheus.Desc

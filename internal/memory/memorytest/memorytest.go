@@ -118,8 +118,9 @@ func empty(o client.Object) client.Object {
 	return made
 }
 
-// metadata returns objects as JSON. Each object is large in one field of the metadata, and its key
-// is the path of this field. The object with the key "nothing" is not large.
+// metadata returns objects as JSON. In each object, one field of the metadata is large. The
+// object's key in the map is the path of this field. The object with the key "nothing" has no large
+// field.
 func metadata() map[string][]byte {
 	named := func() metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "tenant-a", Name: "app", UID: types.UID(strings.Repeat("u", 36)), Finalizers: []string{meta.Finalizer}}
@@ -146,8 +147,8 @@ func metadata() map[string][]byte {
 	return examples
 }
 
-// content adds objects of a kind to the examples, as JSON. Each object is large in one field of the
-// spec or the status.
+// content adds objects of a kind to the map examples, as JSON. In each object, one field of the
+// spec or the status is large. The object's key in the map is the path of this field.
 func content(kind kinds.Kind, examples map[string][]byte) {
 	for _, part := range []string{"Spec", "Status"} {
 		root := reflect.TypeOf(kind.New()).Elem()
@@ -166,9 +167,10 @@ func content(kind kinds.Kind, examples map[string][]byte) {
 	}
 }
 
-// places returns all fields of the type t, and of the structs inside t. The result maps the path of
-// each field to the indexes that the function "at" needs. The arguments path and index are those of
-// t itself. A list, a map or a time is one field.
+// places returns the fields of the type t, and of all structs inside t. The keys of the result are
+// the fields' paths, such as spec.URL. The values are indexes for the function "at". The arguments
+// path and index are the path and the indexes of t itself. places does not look inside lists, maps
+// and times.
 func places(t reflect.Type, path string, index []int) map[string][]int {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -187,8 +189,8 @@ func places(t reflect.Type, path string, index []int) map[string][]int {
 	return found
 }
 
-// at returns the field of the struct v that the indexes lead to. If a pointer on the way is nil, at
-// sets the pointer to a new value.
+// at returns a field of the struct v, or of a struct inside v. The indexes are those of
+// [reflect.Value.FieldByIndex]. If a pointer to an inner struct is nil, at makes the struct.
 func at(v reflect.Value, indexes []int) reflect.Value {
 	for _, i := range indexes {
 		if v.Kind() == reflect.Pointer {

@@ -139,7 +139,8 @@ func TestTimeOfARequest(t *testing.T) {
 	if _, err := e.eval(t.Context(), x); err != nil || e.time == 0 {
 		t.Errorf("%v after %s", err, e.time)
 	}
-	// One step of the loop takes about a millisecond, but has a low CEL cost.
+	// The loop in the next expression compares two long lists in each step. A step takes about a
+	// millisecond, but has a low CEL cost. So the time limit ends the loop, not the cost limit.
 	e.variables[objectVariable] = map[string]any{"list": make([]any, 20_000)}
 	x, err = variables(nil).claim("a", "object.list.all(n, object == object)")
 	must.Succeed(t, err)

@@ -232,9 +232,9 @@ func (q *question) unreadable() error {
 	return q.answer("does not exist with this UID, or the caller may not get it")
 }
 
-// refuse returns the answer if the caller may read the object, but gets no token for the object.
-// The answer has only the reason. Only the log gets the cause, which may be nil. If the expressions
-// ran out of time, the answer asks the caller to try again.
+// refuse returns the refusal of a token if the caller may read the context object. The refusal
+// tells the caller only the reason. The log gets the cause too, if the cause is not nil. If the
+// expressions ran out of time, the result asks the caller to try again.
 func (q *question) refuse(reason string, cause error) error {
 	if errors.Is(cause, errTooSlow) {
 		return q.unavailable(fmt.Errorf("%s/%s: %w", q.object.Namespace, q.object.Name, cause))

@@ -103,7 +103,8 @@ func TestAttack(t *testing.T) {
 				if tn == nil {
 					break // the run failed before the attack began
 				}
-				// The attack's objects are deleted by now. Their deletion must not hinder others.
+				// The run has deleted the attack's objects by now. So judge also finds out whether
+				// their deletion delayed the honest tenant.
 				one, late := s.judge(t, tn, began)
 				got.add(one)
 				if late == nil {
@@ -133,7 +134,8 @@ type suite struct {
 	table     *tabwriter.Writer
 }
 
-// newTable returns a table that is printed when it is flushed. The caption explains the units.
+// newTable returns a table with a caption, which explains the units. Flush prints the table to
+// standard output.
 func newTable(caption string) *tabwriter.Writer {
 	table := tabwriter.NewWriter(os.Stdout, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(table, caption)

@@ -26,8 +26,9 @@ const (
 	// chainAnnotation is the annotation of a ServiceAccount that names its second AWS role. Lanyard
 	// assumes the second role with a session of the first role.
 	chainAnnotation = "lanyard.dev/assume-role"
-	// newRole is the first role of the honest tenant's new ServiceAccounts. newChained is the
-	// second role of these ServiceAccounts.
+	// newRole is the AWS role that Lanyard assumes first for the honest tenant's new
+	// ServiceAccounts. With a session of newRole, Lanyard assumes newChained, which may pull
+	// images.
 	newRole, newChained = "tenant-a-new", "tenant-a-new-ecr"
 	// proxyDelay is how long the hostile tenant's proxy delays each piece of data from a client.
 	proxyDelay = 2 * time.Second
@@ -74,8 +75,9 @@ func allowing(actions ...string) json.RawMessage {
 	return policyOf(fmt.Sprintf(`{"Effect":"Allow","Action":%s,"Resource":"*"}`, list))
 }
 
-// chainAccount returns a ServiceAccount with two AWS roles. Lanyard assumes the role chained with a
-// session of the first role. For each new ServiceAccount, Lanyard must call AWS again.
+// chainAccount returns a ServiceAccount with two AWS roles. Lanyard first assumes the role in the
+// parameter role. With this session, Lanyard assumes the role in the parameter chained. Sessions of
+// other ServiceAccounts cannot be reused, so each new ServiceAccount causes new calls to AWS.
 func chainAccount(namespace, name, role, chained string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, Annotations: map[string]string{roleAnnotation: role, chainAnnotation: chained},
@@ -103,7 +105,8 @@ func startSlowProxy(ctx context.Context) (address string, err error) {
 	return listener.Addr().String(), nil
 }
 
-// relay connects a client of the slow proxy with the cloud's proxy, until one side disconnects.
+// relay forwards data between a client of the slow proxy and the local cloud's proxy. It delays
+// data from the client by proxyDelay, and ends when one side disconnects.
 func relay(ctx context.Context, client net.Conn) {
 	defer client.Close()
 	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(world.Cloud().ProxyURL(), "http://"))
@@ -128,10 +131,10 @@ func relay(ctx context.Context, client net.Conn) {
 	}
 }
 
-// slowProxies acts as a tenant whose objects call AWS over a slow proxy of the tenant. All these
-// calls use roles of one AWS account. The honest tenant's new OCIRepositories use a role of the same
-// account. AWS limits the calls of an account, so Lanyard limits them too. The slow calls must not
-// delay the honest tenant's calls.
+// slowProxies acts as a tenant whose objects call AWS through a slow proxy of the tenant. The calls
+// use a role of the same AWS account as the honest tenant's new OCIRepositories. AWS limits the
+// calls of each account, so Lanyard limits its own calls too. The slow calls must not use up
+// Lanyard's limit, because the honest tenant's calls would then wait.
 func slowProxies(tn *tenant) {
 	t := tn.t
 	after := world.Cloud().Journal().Last()

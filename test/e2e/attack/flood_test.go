@@ -143,9 +143,11 @@ func flood(tn *tenant) {
 	pause(t, 20*time.Second)
 }
 
-// costlyClaims returns the value claimsConfig of the chart. Tokens can be used for ConfigMaps, and
-// have a claim about the ConfigMap. The comparison of two objects has a small cost, whatever their
-// size. So the time of the claim's expression grows with the square of the number of keys.
+// costlyClaims returns the chart value issuer.claimsConfig. With this value, a token request may
+// have a ConfigMap as its context object. The token then has a claim about the ConfigMap. For each
+// key, the claim's expression compares the ConfigMap with itself. So the time grows with the square
+// of the number of keys. The limit of the CEL cost does not help, because CEL counts little for
+// each comparison.
 func costlyClaims() map[string]any {
 	return map[string]any{"contexts": []any{map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap", "resource": "configmaps",
@@ -155,16 +157,17 @@ func costlyClaims() map[string]any {
 }
 
 const (
-	// costlyKeys is the number of a ConfigMap's keys with which the expression of costlyClaims takes
-	// about 30 ms of a processor. A token is issued.
+	// costlyKeys is the number of keys of a ConfigMap whose claim takes about 30 ms of processor
+	// time. The token server still issues a token.
 	costlyKeys = 200
-	// slowKeys is a number of keys with which the expression runs until the token server ends it,
-	// after 250 ms. The request then fails.
+	// slowKeys is the number of keys of a ConfigMap whose claim takes too long. The token server
+	// stops the expression after 250 ms, and the request fails.
 	slowKeys = 700
 )
 
-// configMap creates a ConfigMap that uses the tenant's identity. It returns the spec of a token
-// request for the ConfigMap.
+// configMap creates a ConfigMap with the key identity, and with the given number of other keys. The
+// key identity names the tenant's WorkloadIdentity, as the relation in costlyClaims requires. The
+// result is the spec of a token request, as JSON. The ConfigMap is the request's context object.
 func (tn *tenant) configMap(name string, keys int) (spec string) {
 	o := &corev1.ConfigMap{ObjectMeta: tn.meta(name), Data: map[string]string{"identity": victimIdentity}}
 	for n := range keys {
@@ -176,12 +179,14 @@ func (tn *tenant) configMap(name string, keys int) (spec string) {
 }
 
 // floodTokens requests tokens without pause, from several namespaces of the tenant. Two of three
-// requests have a context object with costly claims.
+// requests name a ConfigMap as their context object. The token server then computes a claim about
+// this ConfigMap. The claim takes much processor time; see costlyClaims.
 func floodTokens(tn *tenant) {
 	t := tn.t
-	// callers is the number of requests under way in each namespace. All of them together are more
-	// than the API server's priority level for token requests has seats, and more than the level
-	// workload-low of all other ServiceAccounts has.
+	// callers is the number of concurrent requests in each namespace. For each priority level, the
+	// API server limits the concurrent requests. All callers together exceed the limit of the level
+	// for token requests. They also exceed the limit of workload-low, the level for other requests
+	// of ServiceAccounts.
 	const callers = 60
 	var mu sync.Mutex // guards answers
 	answers := map[string]map[int]int{}
@@ -219,14 +224,15 @@ func floodTokens(tn *tenant) {
 			tn.tried += n
 		}
 	}
-	// HTTP 503 says that the expressions reached their time limit.
+	// HTTP 503 means that a claim's expression reached the token server's time limit.
 	if answers["plain"][http.StatusCreated] == 0 || answers["slow"][http.StatusServiceUnavailable] == 0 {
 		t.Errorf("no token was issued, or no expression was slow: this tests nothing: %v", answers)
 	}
 }
 
-// floodBindings creates bindings in several namespaces of the tenant, and requests their
-// reconciliation without pause.
+// floodBindings creates WorkloadIdentityBindings in several namespaces of the tenant. For each
+// binding, floodBindings requests a reconciliation again and again, with honestPause between two
+// requests.
 func floodBindings(tn *tenant) {
 	t := tn.t
 	const number = 20 // in each namespace

@@ -37,7 +37,7 @@ const (
 	honestNamespace = "tenant-a"
 	// honestPause is the pause between two pieces of the honest tenant's work.
 	honestPause = 400 * time.Millisecond
-	// honestName is the name of the honest tenant's WorkloadIdentity, binding and ServiceAccount.
+	// honestName is the name of all objects that createHonest creates for the honest tenant.
 	honestName = "honest"
 	// newPrefix is the prefix of the names of the honest tenant's new sources.
 	newPrefix = "new-"
@@ -83,13 +83,14 @@ type honest struct {
 type round struct {
 	of   activity
 	from time.Time
-	// done reports whether an object's new state finishes the round. A round for a token has no
-	// object, and done is nil.
+	// done reports whether an object's new state ends the round. done is nil for a token request,
+	// which does not wait for an object.
 	done  func(o report.Resource) bool
 	ended chan struct{} // closed when the round ends
 }
 
-// nameOf returns an object's kind and name: the key of its round.
+// nameOf returns an object's kind and name. This text is the key of the object's [round] in the map
+// honest.running.
 func nameOf(o client.Object) string { return fmt.Sprintf("%T %s", o, o.GetName()) }
 
 // startHonest starts the honest tenant's work. The work ends with the test.
@@ -187,9 +188,9 @@ func honestRights() []rbacv1.PolicyRule {
 	}
 }
 
-// createHonest creates the honest tenant's objects that the demonstration does not have: an
-// ImageRepository, a WorkloadIdentity, a binding, and a ServiceAccount with [honestRights].
-// createHonest waits until the binding and the ImageRepository are Ready.
+// createHonest creates the objects that the demonstration's tenant-a lacks: an ImageRepository, a
+// WorkloadIdentity, a WorkloadIdentityBinding, and a ServiceAccount with [honestRights].
+// createHonest waits until the WorkloadIdentityBinding and the ImageRepository are Ready.
 func createHonest(t *testing.T) {
 	t.Helper()
 	name := metav1.ObjectMeta{Namespace: honestNamespace, Name: honestName}
@@ -233,9 +234,10 @@ func (h *honest) repeat(ctx context.Context, do func(n int)) {
 	}
 }
 
-// see receives the current state of an object, and ends the object's round if the state finishes
-// the round. An object that is not Ready is a fault. A new source begins without the condition
-// Ready, so a new source is a fault only if the condition is False.
+// see receives the current state of an object of the honest tenant. If the object's round waits for
+// this state, see ends the round. If the object is not Ready, see records a fault. At first, a new
+// source has no condition Ready. So for a new source, see records a fault only if the condition is
+// False.
 func (h *honest) see(o report.Resource) {
 	ready := apimeta.FindStatusCondition(o.GetStatus().Conditions, meta.ConditionReady)
 	isNew := strings.HasPrefix(o.GetName(), newPrefix)
@@ -252,7 +254,9 @@ func (h *honest) see(o report.Resource) {
 	}
 }
 
-// begin starts a round and returns the round. The name must differ from those of running rounds.
+// begin records that a round begins now, and returns the round. The name is the round's key in
+// h.running, so no other running round may have this name. The function done becomes the round's
+// field done.
 func (h *honest) begin(name string, of activity, done func(o report.Resource) bool) *round {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -261,8 +265,8 @@ func (h *honest) begin(name string, of activity, done func(o report.Resource) bo
 	return r
 }
 
-// end ends the running round with this name, and records how long the round took. The caller holds
-// h.mu.
+// end ends the running [round] with this name, and records how long the round took. The caller
+// holds the mutex h.mu.
 func (h *honest) end(name string) {
 	r := h.running[name]
 	delete(h.running, name)
@@ -296,9 +300,10 @@ func (h *honest) ask(ctx context.Context, of activity, o report.Resource) {
 	h.wait(ctx, nameOf(o), r)
 }
 
-// create creates a source with the spec of the source like. It waits until the new source is Ready,
-// and deletes the new source. A new OCIRepository at AWS gets a new ServiceAccount: Lanyard must
-// exchange a token of this ServiceAccount for a session.
+// create creates a copy of the source in the parameter like. The number n is part of the copy's
+// name. create waits until the copy is Ready, and then deletes the copy. If the copy is an
+// OCIRepository at AWS, the copy gets a new ServiceAccount. So Lanyard must exchange a token of
+// this ServiceAccount for a new AWS session.
 func (h *honest) create(ctx context.Context, like report.Resource, n int) {
 	o := like.DeepCopyObject().(report.Resource) // this assertion cannot fail: the copy has the original's type
 	name := fmt.Sprint(newPrefix, like.GetName(), "-", n)
@@ -367,8 +372,8 @@ func (h *honest) fault(text string) {
 	h.faults = append(h.faults, text)
 }
 
-// take returns the rounds and the faults since the last call of take. The rounds include those that
-// still run.
+// take returns the rounds since the last call of take, including the rounds that still run. The
+// error joins the faults since the last call.
 func (h *honest) take() (rounds, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -117,8 +117,9 @@ func (c *caller) mint(namespace, name, spec string, headers ...string) (token st
 	return request.Status.Token, status, answer
 }
 
-// awaitToken requests a token of the identity in a namespace, until the caller's rights are in
-// force. The spec is JSON.
+// awaitToken requests tokens of the WorkloadIdentity victimIdentity in a namespace, until a request
+// succeeds. The first requests can fail, because new rights of the caller take effect late. The
+// parameter spec is the spec of a token request, as JSON.
 func (c *caller) awaitToken(namespace, spec string) (token string) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
@@ -132,9 +133,9 @@ func (c *caller) awaitToken(namespace, spec string) (token string) {
 	return token
 }
 
-// wantsToken requests a token of the tenant's own identity, in the namespace of the caller. The
-// spec is JSON. The result is the HTTP status of the answer, or 0 if no answer came. wantsToken
-// never fails the test, so any goroutine may call wantsToken.
+// wantsToken requests a token of the WorkloadIdentity victimIdentity in the caller's namespace. The
+// parameter spec is the spec of a token request, as JSON. The result is the answer's HTTP status,
+// or 0 if no answer came. wantsToken never fails the test, so any goroutine may call wantsToken.
 func (c *caller) wantsToken(ctx context.Context, spec string) (status int) {
 	path := c.server + identityPath(c.namespace, victimIdentity) + "/token"
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, path, strings.NewReader(tokenRequest(spec)))

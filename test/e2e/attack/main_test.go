@@ -24,8 +24,8 @@ var (
 	programs []*local.Program
 	// objects is the administrator's client. Its scheme has Lanyard's kinds.
 	objects client.WithWatch
-	// slowProxy is the address of a hostile tenant's proxy. The proxy is on loopback, so the
-	// administrator had to list slowProxy in allowedEndpointHosts.
+	// slowProxy is the address of a hostile tenant's proxy. The address is on loopback. So the
+	// administrator must allow the address, in the chart value identity.allowedEndpointHosts.
 	slowProxy string
 	// begin is the sequence number of the last call in the cloud's journal before the first attack.
 	begin uint64

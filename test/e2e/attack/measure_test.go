@@ -35,7 +35,7 @@ func memoryLimit(t *testing.T, p *local.Program) int64 {
 }
 
 // takePeak returns a program's peak memory since the last call of takePeak, in bytes. The peak is
-// VmHWM in proc_pid_status(5). The value 5 in proc_pid_clear_refs(5) resets VmHWM.
+// VmHWM in /proc/PID/status. takePeak writes 5 to /proc/PID/clear_refs, which resets VmHWM.
 func takePeak(t *testing.T, p *local.Program) int64 {
 	t.Helper()
 	status := process(t, p, "status")
@@ -97,8 +97,9 @@ func during(s span, spans []span) []span {
 	return found
 }
 
-// quantile returns the shortest duration for which at least this percentage of the spans take no
-// longer. Without spans, the result is zero.
+// quantile returns a percentile of the spans' durations, such as the median for percent 50. At
+// least this percentage of the spans is not longer than the result. Without spans, the result is
+// zero.
 func quantile(spans []span, percent int) time.Duration {
 	if len(spans) == 0 {
 		return 0
@@ -111,15 +112,13 @@ func quantile(spans []span, percent int) time.Duration {
 	return took[(len(took)*percent+99)/100-1]
 }
 
-// judgeLatency returns an error if rounds of one category of the honest tenant's work took too
-// long. The type [machine] measured how long writes to the API server took. These measurements
-// decide the limits, see [maxLatency]:
-//   - Each round has a limit. This limit depends on the longest measurement that overlaps with the
-//     round, because load on the machine delays the round and the measurement. One late round is
-//     allowed for each full 100 rounds. If the number of rounds is below 100, none of them may be
-//     late.
-//   - The median round has another limit. This limit depends on the median measurement, because a
-//     few slow measurements do not explain why half of the rounds are slow.
+// judgeLatency returns an error if the honest tenant's rounds of one category took too long. The
+// spans in measured are times that the API server needed for two writes, see [machine]. Load on the
+// machine delays both, so slow measurements raise the limits, see [maxLatency]:
+//   - Each round has a limit, which the longest measurement at the same time determines. For each
+//     full 100 rounds, one round may exceed its limit. With fewer than 100 rounds, no round may.
+//   - The median of the rounds has a limit, which the median of the measurements determines. A few
+//     slow measurements do not excuse many slow rounds.
 func judgeLatency(rounds, measured []span) error {
 	if len(rounds) == 0 {
 		return nil
@@ -152,11 +151,10 @@ func judgeLatency(rounds, measured []span) error {
 	return err
 }
 
-// maxLatency returns the limit for the duration of a round of the honest tenant. The parameter
-// alone is how long the API server alone took for the writes of one reconciliation. The limit is
-// one second plus twice this time. The factor is two because load also delays the other servers
-// that a reconciliation calls, such as the registry. Without other load, the API server takes 30 ms
-// for these writes.
+// maxLatency returns the maximum duration of a round of the honest tenant. The parameter alone is
+// the time that the API server needed for two writes. A reconciliation has two writes as well.
+// This time counts twice, because load also delays the other servers of a reconciliation, such as
+// the registry. Without load, the API server needs 30 ms.
 func maxLatency(alone time.Duration) time.Duration { return time.Second + 2*alone }
 
 // TestJudgeLatency asserts which delays judgeLatency excuses, and which it reports.
@@ -264,9 +262,10 @@ func startMachine(t *testing.T) *machine {
 	return m
 }
 
-// measure records how long two writes of the object probe take, and then pauses for honestPause. A
-// reconciliation has two writes as well. If a busy machine prolongs the pause, the next measurement
-// includes the delay.
+// measure writes the object probe twice, and records how long the API server takes. A
+// reconciliation has two writes as well. Afterwards, measure pauses for honestPause. On a busy
+// machine, the pause may last longer than honestPause. The next measurement then includes the
+// additional time.
 func (m *machine) measure(ctx context.Context, probe *v1alpha1.OCIRepository, events <-chan watch.Event) error {
 	for range 2 {
 		value := time.Now().Format(time.RFC3339Nano)

@@ -270,9 +270,9 @@ func dripTags(tn *tenant) {
 // maxTimeout is the longest spec.timeout that the CRDs allow.
 const maxTimeout = 30 * time.Minute
 
-// dripEverywhere creates objects of one kind in several namespaces of the tenant. The last argument
-// makes one of these objects. All objects fetch from one host of the tenant. The handler serves this
-// host. The test fails if no request reaches the host.
+// dripEverywhere creates objects in several namespaces of the tenant. The function object returns a
+// new object with the given name. All objects fetch from the same host, and the handler answers the
+// requests to this host. The test fails if no request reaches the host.
 func (tn *tenant) dripEverywhere(handler http.HandlerFunc, object func(tn *tenant, name, host string) client.Object) {
 	t := tn.t
 	host := tn.host("slow")

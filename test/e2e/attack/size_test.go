@@ -16,8 +16,8 @@ import (
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
-// bigKey returns a key for a label or a finalizer, with the number i in its name. The key is almost
-// as long as the API server allows.
+// bigKey returns a text that can be the key of a label, or a finalizer. The text ends with the
+// number i, and is almost as long as the API server allows.
 func bigKey(i int) string { return fmt.Sprintf("%s.example/%063d", strings.Repeat("a", 240), i) }
 
 // bigLabels returns labels with about the given total size in bytes. The API server itself does not
@@ -39,11 +39,11 @@ func bigFinalizers(size int) []string {
 	return all
 }
 
-// growMetadata acts as a tenant that writes large labels or finalizers into objects. It creates
-// large objects of each namespaced kind, and makes one small object of each kind large. The API
-// server must refuse these writes. If the API server accepts an object, the object stays until the
-// end of the attack, in the memory of the programs. With -short, the labels or finalizers are just
-// large enough to be refused, because the API server takes a second for each megabyte.
+// growMetadata acts as a tenant that writes large labels or finalizers into objects. For each
+// namespaced kind, the tenant creates large objects, and makes a small object large. The API server
+// must refuse these writes. Accepted objects stay until the end of the attack, so they fill the
+// programs' memory. With -short, the labels and finalizers are smaller, but still too large. The
+// reason is speed: the API server takes a second for each megabyte.
 func growMetadata(tn *tenant) {
 	t := tn.t
 	number, size := 6, 1_000_000

@@ -32,20 +32,23 @@ const (
 	maxOpen = 500
 	// headerTimeout is how long a port waits for the header of a connection's first request.
 	headerTimeout = 5 * time.Second
-	// checkEvery is the pause between two changes of the APIService. A failed check takes the API
-	// server up to six seconds. The failure is not written if the APIService changes meanwhile.
+	// checkEvery is the pause between two changes of the token API's APIService. Each change makes
+	// the API server check the token API. A failed check takes up to six seconds. If the APIService
+	// changes during the check, the API server does not report the failure. So the pause is longer.
 	checkEvery = 7 * time.Second
-	// honestAddress is the IP address of the client that asks a port during a flood. The flood comes
-	// from another address, as from another Pod.
+	// honestAddress is the IP address from which askPort sends requests during a flood. The flood
+	// comes from another address, as from another Pod. A full port closes connections of the
+	// address with most connections.
 	honestAddress = "127.0.0.2"
 )
 
-// strangerWait returns the limit for the median answer of a port during a flood of connections. The
+// strangerWait returns the limit for a port's median answer time during a flood of connections. The
 // caller adds twice the time of an answer without a flood. With -short, other tests use the
-// processors too, so the limit only shows that the port answers.
+// processors too. So the limit is then high, and only shows that the port answers.
 func strangerWait() time.Duration { return lasting(time.Second, 100*time.Millisecond) }
 
-// opening is what a stranger sends over a connection, and how many connections do so.
+// opening describes connections of clients without credentials: how many there are, and what each
+// connection sends.
 type opening struct {
 	number int
 	begin  []byte // sent at once
@@ -53,8 +56,9 @@ type opening struct {
 	tls    bool   // with a TLS handshake, if the port has TLS
 }
 
-// openings returns what the strangers send to a port. The connections are always more than a port's
-// bound, so new ones replace others.
+// openings returns groups of connections, and what the connections of each group send. The
+// strangers open all these connections to one port. The connections are more than maxOpen, so new
+// connections replace others.
 func openings() []opening {
 	idle, sending := maxOpen+100, 60
 	if !testing.Short() {
@@ -70,9 +74,9 @@ func openings() []opening {
 	}
 }
 
-// openPorts acts as a Pod without any credential. It floods each open port of each program with
-// connections. Meanwhile the port must answer others, the token API must stay available, and
-// namespaces must be deleted.
+// openPorts acts as a Pod without any credential. The Pod floods each open port of each program
+// with connections. Meanwhile, the port must answer other clients, and the token API must stay
+// available. Kubernetes must still be able to delete namespaces.
 func openPorts(tn *tenant) {
 	t := tn.t
 	ctx, stop := context.WithCancel(t.Context())
@@ -93,9 +97,11 @@ func openPorts(tn *tenant) {
 	must(t, "print the table", table.Flush())
 }
 
-// floodPort opens more connections to a port than the port's bound. Meanwhile it measures the
-// port's answers to others, and adds them to the table. If the port verifies certificates, the port
-// must not answer: strangers have no certificate.
+// floodPort opens more connections to a port than the port keeps open. During the flood, floodPort
+// sends requests from honestAddress, and measures how long each answer takes. The function then
+// prints one row with the results to the table. If verifies is true, the port requires client
+// certificates. The port must then refuse a request without a certificate. In this case, floodPort
+// sends no requests during the flood.
 func (tn *tenant) floodPort(table io.Writer, name, address string, verifies bool) {
 	t := tn.t
 	withTLS := speaksTLS(t.Context(), address)
@@ -184,8 +190,8 @@ func closeAll(all []net.Conn) int {
 	return int(left.Load())
 }
 
-// send sends the opening's data over a connection. If the opening drips, a byte follows every
-// second, until ctx or the connection ends.
+// send sends o.begin over a connection. If o.drips is true, send then sends one byte every second,
+// until ctx ends or the connection breaks.
 func (o opening) send(ctx context.Context, conn net.Conn) {
 	for data := o.begin; ctx.Err() == nil; data = []byte("x") {
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
@@ -199,8 +205,8 @@ func (o opening) send(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// dial opens a connection of a stranger. With withTLS, it makes a TLS handshake that verifies
-// nothing.
+// dial opens a connection to a port, as a client without credentials. If withTLS is true, dial
+// makes a TLS handshake, and accepts any server certificate.
 func dial(ctx context.Context, address string, withTLS bool) (net.Conn, error) {
 	return dialFrom(ctx, nil, address, withTLS)
 }
@@ -229,8 +235,8 @@ func speaksTLS(ctx context.Context, address string) bool {
 	return true
 }
 
-// askPort sends a request over a new connection from honestAddress. It returns the time until the
-// answer's header; any status is an answer.
+// askPort sends a request over a new connection from honestAddress. The result is the time until
+// the answer's header arrives. An answer with any HTTP status is a success.
 func askPort(ctx context.Context, address string, withTLS bool) (time.Duration, error) {
 	began := time.Now()
 	conn, err := dialFrom(ctx, net.ParseIP(honestAddress), address, withTLS)
@@ -286,8 +292,9 @@ func watchTokenAPI(ctx context.Context, t *testing.T) {
 	}
 }
 
-// checkTokenAPI changes the APIService every checkEvery until ctx ends. After each change, the API
-// server checks whether the token API is available. Without changes, it checks every 30 seconds.
+// checkTokenAPI changes the token API's APIService every checkEvery, until ctx ends. Each change
+// makes the API server check whether the token API is available. Without changes, the API server
+// would check only every 30 seconds.
 func checkTokenAPI(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for n := 0; ctx.Err() == nil; n++ {
@@ -311,8 +318,9 @@ func tokenAPI() *unstructured.Unstructured {
 	return api
 }
 
-// deleteNamespaces creates and deletes namespaces until ctx ends. Each must be gone within
-// patience. While an aggregated API is not available, no namespace can be deleted.
+// deleteNamespaces creates and deletes namespaces until ctx ends. Each namespace must be gone
+// within patience. Kubernetes cannot delete namespaces while an aggregated API, such as the token
+// API, is not available.
 func deleteNamespaces(ctx context.Context, t *testing.T, prefix string) {
 	t.Helper()
 	for n := 0; ctx.Err() == nil; n++ {

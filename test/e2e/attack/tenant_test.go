@@ -68,8 +68,8 @@ func newTenant(t *testing.T, namespace string) *tenant {
 	return tn
 }
 
-// in returns a tenant for each of n namespaces: first tn itself, then tn.others. If tn.others has
-// too few tenants, in adds tenants with new namespaces.
+// in returns the tenant in n namespaces: first tn itself, then tn.others. If there are fewer than n
+// namespaces, in creates the missing namespaces.
 func (tn *tenant) in(n int) []*tenant {
 	for len(tn.others) < n-1 {
 		tn.others = append(tn.others, newTenant(tn.t, fmt.Sprintf("%s-%d", tn.namespace, len(tn.others)+2)))

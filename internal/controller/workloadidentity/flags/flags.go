@@ -49,7 +49,7 @@ type Flags struct {
 	LeaderElect bool
 	// LeaderElectID is the name of the lease.
 	LeaderElectID string
-	// Concurrent is the number of workers for each kind of objects.
+	// Concurrent is the number of workers that reconcile the objects of each kind.
 	Concurrent int
 
 	// Bindings lets the controller write the credentials of WorkloadIdentityBindings into Secrets,
