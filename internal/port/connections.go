@@ -52,73 +52,74 @@ type listener struct {
 }
 
 // class is a set of at most max connections: the verified or the unverified connections of a
-// listener. Each connection is in one of two lists: idle or active. Both lists are in the order of
-// the connections' last progress, oldest first.
+// listener.
 type class struct {
 	max int
 	// idle has the connections that serve no request, for example during a handshake or an
 	// unfinished header. An idle connection makes progress when the port accepts the connection,
 	// when a handshake makes the connection verified, and when a request ends.
-	idle list.List
+	idle queue
 	// active has the connections that serve a request. An active connection makes progress when the
 	// port reads or writes bytes of the connection.
-	active list.List
-	// clients maps each client's IP address to the client's number of connections in this class.
-	clients map[netip.Addr]int
-}
-
-func (s *class) list(active bool) *list.List {
-	if active {
-		return &s.active
-	}
-	return &s.idle
-}
-
-// add adds a connection to the class. The connection goes to the end of the list active or idle.
-func (s *class) add(c *conn, active bool) {
-	c.in, c.active, c.place = s, active, s.list(active).PushBack(c)
-	if s.clients == nil {
-		s.clients = map[netip.Addr]int{}
-	}
-	s.clients[c.client]++
-}
-
-// remove removes a connection from the class, and so from the list active or idle.
-func (s *class) remove(c *conn) {
-	s.list(c.active).Remove(c.place)
-	c.in, c.place = nil, nil
-	if s.clients[c.client]--; s.clients[c.client] == 0 {
-		delete(s.clients, c.client)
-	}
+	active queue
 }
 
 // replaced returns the connection that the port closes to make room for a new connection. If the
-// class is not full, the result is nil. Otherwise, the result is a connection of the client address
-// with most connections. So a client with many connections cannot replace those of a client with
-// few. If several addresses have equally many, replaced chooses among the connections of all these
-// addresses.
-//
-// Of these connections, replaced usually chooses the connection that has been idle longest. But if
-// at most max/4 connections of the class are idle, replaced prefers active connections. It then
-// chooses the active connection with the oldest progress. So the port closes connections of clients
-// that do not read their answers. New clients then have time to send a request.
+// class is not full, the result is nil. Usually, replaced chooses an idle connection. But if at
+// most max/4 connections of the class are idle, replaced chooses an active connection. So new
+// clients have time to send a request.
 func (s *class) replaced() *conn {
-	if s.idle.Len()+s.active.Len() < s.max {
+	switch {
+	case s.idle.Len()+s.active.Len() < s.max:
 		return nil
+	case s.idle.Len() <= s.max/4:
+		return s.active.replaced()
+	default:
+		return s.idle.replaced()
 	}
+}
+
+// queue is a list of connections, in the order of their last progress, oldest first.
+type queue struct {
+	list.List
+
+	// clients maps each client's IP address to the client's number of connections in this queue.
+	clients map[netip.Addr]int
+}
+
+// add adds a connection to the end of the queue.
+func (q *queue) add(c *conn) {
+	c.in, c.place = q, q.PushBack(c)
+	if q.clients == nil {
+		q.clients = map[netip.Addr]int{}
+	}
+	q.clients[c.client]++
+}
+
+// remove removes a connection from the queue.
+func (q *queue) remove(c *conn) {
+	q.Remove(c.place)
+	c.in, c.place = nil, nil
+	if q.clients[c.client]--; q.clients[c.client] == 0 {
+		delete(q.clients, c.client)
+	}
+}
+
+// replaced returns the connection with the oldest progress of the client address with most
+// connections in the queue. So a client with many connections cannot replace those of a client with
+// few. If several addresses have equally many, replaced chooses among the connections of all these
+// addresses. If the queue is empty, the result is nil.
+func (q *queue) replaced() *conn {
 	most := 0
-	for _, n := range s.clients {
+	for _, n := range q.clients {
 		most = max(most, n)
 	}
-	activeFirst := s.idle.Len() <= s.max/4
-	for _, active := range [...]bool{activeFirst, !activeFirst} {
-		for e := s.list(active).Front(); e != nil; e = e.Next() {
-			if c := e.Value.(*conn); s.clients[c.client] == most {
-				return c
-			}
+	for e := q.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*conn); q.clients[c.client] == most {
+			return c
 		}
 	}
-	return nil // cannot happen: each connection that clients counts is in a list
+	return nil
 }
 
 // Accept implements [net.Listener].
@@ -137,7 +138,7 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 // connState is the function ConnState of the [http.Server]. When a request begins or ends,
-// connState moves the connection to the list active or idle.
+// connState moves the connection to the queue active or idle.
 func (l *listener) connState(served net.Conn, state http.ConnState) {
 	if over, ok := served.(*tls.Conn); ok {
 		served = over.NetConn()
@@ -153,9 +154,9 @@ func (l *listener) connState(served net.Conn, state http.ConnState) {
 	l.move(c, to, state == http.StateActive)
 }
 
-// move puts the connection c into the class "to". The parameter active selects one of the class's
-// lists: active or idle. The connection becomes the last of this list. If the class is full, move
-// closes another connection of the class; see [class.replaced]. If c is closed, move does nothing.
+// move puts the connection c at the end of a queue of the class "to". The parameter active says which
+// queue: active or idle. If the class is full, move closes another connection of the class; see
+// [class.replaced]. If c is closed, move does nothing.
 func (l *listener) move(c *conn, to *class, active bool) {
 	l.mu.Lock()
 	if c.closed {
@@ -168,7 +169,12 @@ func (l *listener) move(c *conn, to *class, active bool) {
 		replaced.leave()
 		replaced.closed = true
 	}
-	to.add(c, active)
+	c.active = active
+	if active {
+		to.active.add(c)
+	} else {
+		to.idle.add(c)
+	}
 	c.used = c.used || to == &l.verified || active
 	l.mu.Unlock()
 	if replaced != nil {
@@ -186,15 +192,15 @@ type conn struct {
 	client   netip.Addr // the client's IP address
 
 	// The mutex of the listener guards the following fields.
-	in     *class        // the class that contains the connection; nil if the connection is closed
-	place  *list.Element // the element of the class's list that contains the connection
+	in     *queue        // the queue that contains the connection; nil if the connection is closed
+	place  *list.Element // the element of the queue that contains the connection
 	active bool          // the connection serves a request
 	used   bool          // the client has sent the whole header of a request, or is verified
 	closed bool
 	first  int // number of bytes read while used is false
 }
 
-// leave removes the connection from its class. The caller holds the mutex of the listener.
+// leave removes the connection from its queue. The caller holds the mutex of the listener.
 func (c *conn) leave() {
 	if c.in != nil {
 		c.in.remove(c)
@@ -212,7 +218,7 @@ func (c *conn) transferred(read int) error {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	if c.active && c.in != nil {
-		c.in.active.MoveToBack(c.place)
+		c.in.MoveToBack(c.place)
 	}
 	if c.used {
 		return nil

@@ -200,6 +200,33 @@ func TestClientsWithFewConnectionsKeepThem(t *testing.T) {
 	}
 }
 
+// TestActiveOfALargeClientStay opens connections from one address, and each serves a request. Other
+// addresses open fewer connections each, without a request. A full port must close only connections
+// without a request, although the first address has most connections.
+func TestActiveOfALargeClientStay(t *testing.T) {
+	const large = port.MaxConnections * 2 / 5
+	var started atomic.Int64
+	_, address := start(t, port.Config{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		started.Add(1)
+		<-r.Context().Done()
+	})})
+	var active []net.Conn
+	for range large {
+		active = append(active, dialFrom(t, "127.0.0.2", address, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+	}
+	soon(t, "all requests have started", func() bool { return started.Load() == large })
+	var idle []net.Conn
+	for range port.MaxConnections / 4 {
+		for _, client := range []string{"127.0.0.3", "127.0.0.4", "127.0.0.5"} {
+			idle = append(idle, dialFrom(t, client, address, ""))
+		}
+	}
+	soon(t, "connections end", func() bool { return open(t, idle) == port.MaxConnections-large })
+	if n := open(t, active); n != large {
+		t.Errorf("%d connections with a request are open; want %d", n, large)
+	}
+}
+
 // TestReplacedConnectionsAreReset checks that the server resets a replaced connection. Without a
 // reset, the kernel would still store the connection's unsent bytes.
 func TestReplacedConnectionsAreReset(t *testing.T) {
