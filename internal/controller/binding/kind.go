@@ -281,8 +281,8 @@ func (k *kind) leaveToNamespace(ctx context.Context, o *identityv1.WorkloadIdent
 	if namespace.DeletionTimestamp == nil {
 		return forbidden
 	}
-	log.FromContext(ctx).Info("the namespace is being deleted, and the controller may not access Secrets in it any more; Kubernetes deletes the Secret",
-		"secret", o.Spec.Store.SecretRef.Name)
+	log.FromContext(ctx).Info("the namespace is being deleted, and the controller may not empty the Secret any more; Kubernetes deletes the Secret",
+		"secret", o.Spec.Store.SecretRef.Name, "refusal", forbidden.Error())
 	return nil
 }
 

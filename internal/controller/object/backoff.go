@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 // The pause before a retry grows from firstPause to lastPause with each failure. This is so for
@@ -16,6 +18,13 @@ const (
 	firstPause = time.Second
 	lastPause  = 2 * time.Minute
 )
+
+// errorPauses returns the pauses after errors that no condition shows. The pauses of
+// controller-runtime grow to 17 minutes. That is too long for people who delete a namespace and
+// wait.
+func errorPauses() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause)
+}
 
 // rewordPause is the least time between two status writes if only messages have changed. Remote
 // servers control some of the text, so they could cause many writes. Each write stays in the

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 )
@@ -30,6 +31,20 @@ func TestRepeatedFailuresBackOff(t *testing.T) {
 	f.reset(app)
 	if first := f.next(app, lastPause); first != time.Second {
 		t.Errorf("after a success: %s", first)
+	}
+}
+
+// TestErrorPauses checks the first and the longest pause after errors that no condition shows.
+func TestErrorPauses(t *testing.T) {
+	pauses, object := errorPauses(), reconcile.Request{}
+	if first := pauses.When(object); first != firstPause {
+		t.Errorf("the first pause is %s", first)
+	}
+	for range 30 {
+		pauses.When(object)
+	}
+	if longest := pauses.When(object); longest != lastPause {
+		t.Errorf("the longest pause is %s", longest)
 	}
 }
 

@@ -91,10 +91,7 @@ func (r *Reconciler[O, P]) SetupWithManager(ctx context.Context, mgr manager.Man
 		})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: goroutines(concurrent), ReconciliationTimeout: MaxTimeout + time.Minute,
-			// The default pauses after an error are too long: up to 17 minutes for one object.
-			// Also, by default all namespaces together may retry only ten objects per second. The
-			// deletion of a namespace waits for these pauses.
-			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstPause, lastPause),
+			RateLimiter: errorPauses(),
 		})
 	for kind, created := range r.shared.Dependencies.Created {
 		setup = setup.WatchesMetadata(created, handler.EnqueueRequestsFromMapFunc(r.dependentsOf(kind)), builder.WithPredicates(createdOnly()))

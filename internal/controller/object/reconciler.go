@@ -120,7 +120,7 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 	}
 	r.underWork.read(o)
 	if !o.GetDeletionTimestamp().IsZero() { // a deletion needs no worker, so slow work cannot delay it
-		return reconcile.Result{}, r.finalize(ctx, o)
+		return again(r.finalize(ctx, o))
 	}
 	if !entered {
 		return reconcile.Result{}, nil // the object is queued again when it may be reconciled
@@ -141,13 +141,20 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 		phases = []func(context.Context, *turn[O, P]) error{r.refuse}
 	}
 	for _, phase := range phases {
-		if err := phase(ctx, t); apierrors.IsConflict(err) {
-			return reconcile.Result{RequeueAfter: jitter(time.Second)}, nil // the object has changed: begin again
-		} else if err != nil {
-			return reconcile.Result{}, client.IgnoreNotFound(err)
+		if err := phase(ctx, t); err != nil {
+			return again(client.IgnoreNotFound(err))
 		}
 	}
 	return t.result, nil
+}
+
+// again returns the result of a reconciliation that ended with an error, or with nil. After a
+// conflict, the reconciliation begins again in a second: somebody has changed the object meanwhile.
+func again(err error) (reconcile.Result, error) {
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: jitter(time.Second)}, nil
+	}
+	return reconcile.Result{}, err
 }
 
 // addFinalizer adds the finalizer if the object has data that is stored elsewhere. Other objects
