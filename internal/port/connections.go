@@ -154,9 +154,9 @@ func (l *listener) connState(served net.Conn, state http.ConnState) {
 	l.move(c, to, state == http.StateActive)
 }
 
-// move puts the connection c at the end of a queue of the class "to". The parameter active says which
-// queue: active or idle. If the class is full, move closes another connection of the class; see
-// [class.replaced]. If c is closed, move does nothing.
+// move puts the connection c at the end of a queue of the class "to". The parameter active says
+// which queue: active or idle. If the class is full, move closes another connection of the class;
+// see [class.replaced]. If c is closed, move does nothing.
 func (l *listener) move(c *conn, to *class, active bool) {
 	l.mu.Lock()
 	if c.closed {

@@ -45,10 +45,12 @@ const (
 	// gets 160 such signatures per second.
 	maxRunning = 16
 	maxWaiting = 1024 // waiting requests of all namespaces together
-	// maxWaitingPerNamespace is the maximum number of waiting requests of one namespace. Each
-	// controller of Lanyard makes at most 64 concurrent requests for a namespace. So there is room
-	// for the requests of several controllers.
-	maxWaitingPerNamespace = 256
+	// maxWaitingPerNamespace is the maximum number of waiting requests of one namespace. A waiting
+	// request takes a seat at the API server. The chart's PriorityLevelConfigurations have 42 seats
+	// for token requests, and 11 for those of Lanyard's controllers. So if a few namespaces have
+	// many requests, seats stay free for other namespaces. And if other namespaces have no requests,
+	// the controllers get no refusal: one namespace may have 8 running requests besides.
+	maxWaitingPerNamespace = 3
 )
 
 // shares limits the concurrent requests for tokens and SVIDs, and divides them fairly among

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -114,10 +115,9 @@ func rightsOf(status authorizationv1.SubjectRulesReviewStatus) map[string]bool {
 	return found
 }
 
-// tokenRequestsHavePriority asserts that token requests have a priority level of their own, and the
-// token server's own requests have another level. FlowSchemas in the chart select these levels.
-// Each answer of the API server names the request's FlowSchema, even if the request is forbidden.
-// So the test's requests need no rights.
+// tokenRequestsHavePriority asserts that the API server applies the chart's FlowSchemas to token
+// requests, and to the requests of the token server. Each answer of the API server names the
+// request's FlowSchema, even if the request is forbidden. So the test's requests need no rights.
 func tokenRequestsHavePriority(t *testing.T, cluster *local.Cluster) {
 	t.Helper()
 	typed, err := kubernetes.NewForConfig(cluster.Config())
@@ -133,6 +133,9 @@ func tokenRequestsHavePriority(t *testing.T, cluster *local.Cluster) {
 	for _, c := range []struct{ namespace, account, method, path, want string }{
 		{otherNamespace, "default", http.MethodPost, tokenPath + "/workloadidentities/any/token", "lanyard-token-requests"},
 		{otherNamespace, "default", http.MethodPost, tokenPath + "/ocirepositories/any/svid", "lanyard-token-requests"},
+		{otherNamespace, identityController, http.MethodPost, tokenPath + "/workloadidentities/any/token", "lanyard-token-requests"},
+		{local.Namespace, identityController, http.MethodPost, tokenPath + "/workloadidentities/any/token", "lanyard-controller-tokens"},
+		{local.Namespace, "lanyard-controller", http.MethodPost, tokenPath + "/ocirepositories/any/svid", "lanyard-controller-tokens"},
 		{local.Namespace, tokenServer, http.MethodGet, namespacePath, tokenServer},
 		{local.Namespace, tokenServer, http.MethodGet, "/version", tokenServer},
 		{otherNamespace, "default", http.MethodGet, namespacePath, "service-accounts"},
@@ -142,15 +145,19 @@ func tokenRequestsHavePriority(t *testing.T, cluster *local.Cluster) {
 		config := as(cluster, c.namespace, c.account)
 		web, err := rest.HTTPClientFor(config)
 		must(t, "make a client", err)
-		req, err := http.NewRequestWithContext(t.Context(), c.method, config.Host+c.path, strings.NewReader("{}"))
-		must(t, "make a request", err)
-		req.Header.Set("Content-Type", "application/json")
-		res, err := web.Do(req)
-		must(t, "call the API server", err)
-		must(t, "call the API server", res.Body.Close())
-		if got := names[types.UID(res.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID))]; got != c.want {
-			t.Errorf("%s %s as %s/%s: FlowSchema %q; want %q", c.method, c.path, c.namespace, c.account, got, c.want)
-		}
+		eventually(t, fmt.Sprintf("%s %s as %s/%s", c.method, c.path, c.namespace, c.account), func(ctx context.Context) error {
+			req, err := http.NewRequestWithContext(ctx, c.method, config.Host+c.path, strings.NewReader("{}"))
+			if err != nil {
+				return err
+			}
+			req.Header.Set("Content-Type", "application/json")
+			res, err := web.Do(req)
+			if err != nil {
+				return err
+			}
+			got := names[types.UID(res.Header.Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID))]
+			return errors.Join(res.Body.Close(), wantf(got == c.want, "FlowSchema %q; want %q", got, c.want))
+		})
 	}
 }
 
