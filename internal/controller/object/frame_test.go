@@ -463,6 +463,23 @@ func TestControllerThatEndsWritesNothing(t *testing.T) {
 	}
 }
 
+// TestConflictOfADeletionBeginsAnew changes an object while its finalizer is removed. After such a
+// conflict, the deletion must begin again in a second. The pause must not grow with earlier errors.
+func TestConflictOfADeletionBeginsAnew(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.reconcile(o)
+	must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
+	w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+		Patch: func(_ context.Context, _ client.WithWatch, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+			return apierrors.NewConflict(v1alpha1.GroupVersion().WithResource("ocirepositories").GroupResource(), o.GetName(), errOdd)
+		},
+	})
+	if result := w.Attempt(o); result.RequeueAfter == 0 || result.RequeueAfter > 2*time.Second {
+		t.Errorf("%+v", result)
+	}
+}
+
 func TestConflictBeginsAnew(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)
