@@ -129,7 +129,9 @@ func (l *listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	c := &conn{TCPConn: accepted.(*net.TCPConn), listener: l}
-	c.client = c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	if client, ok := c.RemoteAddr().(*net.TCPAddr); ok { // nil on some systems if the client is gone already
+		c.client = client.AddrPort().Addr().Unmap()
+	}
 	if err := errors.Join(c.SetReadBuffer(readBuffer), c.SetWriteBuffer(writeBuffer)); err != nil {
 		_ = c.TCPConn.Close() // the next read of the connection fails, and the server then ends the connection
 	}
