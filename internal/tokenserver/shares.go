@@ -45,8 +45,8 @@ const (
 	// gets 160 such signatures per second.
 	maxRunning = 16
 	maxWaiting = 1024 // waiting requests of all namespaces together
-	// maxWaitingPerNamespace is the maximum number of waiting requests of one namespace. A waiting
-	// request takes a seat at the API server. The chart's PriorityLevelConfigurations have 42 seats
+	// maxWaitingPerNamespace is the maximum number of requests of one namespace that wait for a
+	// place in running. A waiting request takes a seat at the API server. The chart's PriorityLevelConfigurations have 42 seats
 	// for token requests, and 11 for those of Lanyard's controllers. So if a few namespaces have
 	// many requests, seats stay free for other namespaces. And if other namespaces have no requests,
 	// the controllers get no refusal: one namespace may have 8 running requests besides.
@@ -67,10 +67,13 @@ type shares struct {
 }
 
 func newShares(serializer runtime.NegotiatedSerializer, metrics *Metrics) *shares {
-	places := func(number int) *share.Places {
-		return share.New(share.Limits{Places: number, Waiting: maxWaiting, WaitingPerTenant: maxWaitingPerNamespace})
+	return &shares{
+		// A request with a slow body keeps its seat at the API server even if the token server refuses
+		// the request. So many of these requests may wait.
+		reading:    share.New(share.Limits{Places: maxReading, Waiting: maxWaiting, WaitingPerTenant: maxWaiting / 4}),
+		running:    share.New(share.Limits{Places: maxRunning, Waiting: maxWaiting, WaitingPerTenant: maxWaitingPerNamespace}),
+		serializer: serializer, metrics: metrics,
 	}
-	return &shares{reading: places(maxReading), running: places(maxRunning), serializer: serializer, metrics: metrics}
 }
 
 // wrap returns a handler that passes each request to the handler creations or the handler others.
