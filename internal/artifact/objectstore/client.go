@@ -1,9 +1,11 @@
 package objectstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
@@ -70,7 +72,12 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, e
 	}
 	if !content {
-		resp.Body = &page{ReadCloser: resp.Body, server: server, left: maxPage}
+		defer resp.Body.Close() //nolint:errcheck // read only
+		whole, err := readPage(resp.Body, server)
+		if err != nil {
+			return nil, server.NoAnswer(req.Context(), err)
+		}
+		resp.Body = io.NopCloser(bytes.NewReader(whole))
 	}
 	return resp, nil
 }

@@ -2,6 +2,7 @@ package objectstore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 
@@ -11,46 +12,45 @@ import (
 // Bounds of an answer that is not an object's content. The longest such answers are pages of a
 // listing, with at most a thousand objects.
 const (
-	// maxPage bounds the bytes of a page: a thousand keys of 1024 bytes, every byte escaped, and
-	// the text around the keys.
-	maxPage = 8 << 20
+	// maxPage bounds the bytes of a page. A thousand keys of 1024 bytes fit, even if each byte is
+	// percent-encoded as three bytes. Another KiB for each object is left for the text around the key.
+	maxPage = 4 << 20
 	// maxParts bounds the number of bytes "<" and "=" in a page. They stand for XML tags and
-	// attributes; see [page]. A page has at most a thousand objects, and maxParts allows a hundred
-	// of these bytes for each. An object of Azure has about sixty tags. The "=" in an object's key
-	// is counted too, but few keys contain "=".
+	// attributes; see [readPage]. A page has at most a thousand objects, and maxParts allows a
+	// hundred of these bytes for each. An object of Azure has about sixty tags. The "=" in an
+	// object's key is counted too, but few keys contain "=".
 	maxParts = 100 * 1000
 )
 
-// page is the body of an answer. Read fails if the body is too long or has too many parts. Parts
-// are XML tags and attributes.
+// readPage reads an answer to its end and returns the bytes. It returns an error if the answer is
+// too long or has too many parts. Parts are XML tags and attributes. readPage reads the whole
+// answer before a cloud's library decodes it. So no library spends time on an answer that is
+// refused.
 //
 // A bound on the bytes is not enough. A client needs a hundred bytes of memory for a part of a few
-// bytes, such as <Contents/>. So page also counts the bytes "<" and "=" in the whole body: every
-// XML tag and attribute needs one of them. page does not parse XML: another parser than the
-// client's could count fewer parts in a hostile body. JSON needs neither "<" nor "=", so the
+// bytes, such as <Contents/>. So readPage also counts the bytes "<" and "=" in the whole answer:
+// every XML tag and attribute needs one of them. readPage does not parse XML: another parser than
+// the client's could count fewer parts in a hostile answer. JSON needs neither "<" nor "=", so the
 // decoder of JSON pages must bound the values; see package boundedjson.
-type page struct {
-	io.ReadCloser
-
-	server origin.Server
-	left   int64 // bytes that may still be read
-	parts  int
-}
-
-// Read implements io.Reader.
-func (p *page) Read(b []byte) (int, error) {
-	if p.left <= 0 {
-		return 0, TooLarge(p.server, "is longer than %d bytes", maxPage)
+func readPage(answer io.Reader, server origin.Server) ([]byte, error) {
+	var whole bytes.Buffer
+	for parts := 0; ; {
+		seen := whole.Len()
+		_, err := io.CopyN(&whole, answer, 64<<10)
+		for _, mark := range []string{"<", "="} { // "<" of tags, "=" of attributes
+			parts += bytes.Count(whole.Bytes()[seen:], []byte(mark))
+		}
+		switch {
+		case whole.Len() > maxPage:
+			return nil, TooLarge(server, "is longer than %d bytes", maxPage)
+		case parts > maxParts:
+			return nil, TooLarge(server, "has more than %d parts", maxParts)
+		case errors.Is(err, io.EOF):
+			return whole.Bytes(), nil
+		case err != nil:
+			return nil, err
+		}
 	}
-	n, err := p.ReadCloser.Read(b[:min(int64(len(b)), p.left)])
-	p.left -= int64(n)
-	for _, mark := range []string{"<", "="} { // "<" of tags, "=" of attributes
-		p.parts += bytes.Count(b[:n], []byte(mark))
-	}
-	if p.parts > maxParts {
-		return 0, TooLarge(p.server, "has more than %d parts", maxParts)
-	}
-	return n, err
 }
 
 // TooLarge returns the error for a page of a listing that exceeds a limit. The error's text is made

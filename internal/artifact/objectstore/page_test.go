@@ -75,10 +75,10 @@ func allocated(t *testing.T, of service, page string) int64 {
 // depend on when garbage is collected.
 const maxListing = 128 << 20
 
-// hostilePages returns pages that take as much memory as possible for their eight megabytes.
+// hostilePages returns pages that take as much memory as possible for their 4 MiB.
 func hostilePages() map[string]string {
 	fill := func(before, part, after string) string {
-		return before + strings.Repeat(part, (8<<20-len(before)-len(after))/len(part)) + after
+		return before + strings.Repeat(part, (4<<20-len(before)-len(after))/len(part)) + after
 	}
 	return map[string]string{
 		"empty objects":                fill(`<ListBucketResult>`, `<Contents/>`, `</ListBucketResult>`),
@@ -115,6 +115,18 @@ func TestMemoryOfHostilePages(t *testing.T) {
 	}
 }
 
+// TestRefusedPagesAreNotDecoded checks that a page with too many parts costs no more memory than the
+// page's bytes. If a cloud's library decoded such a page, the library would need much more.
+func TestRefusedPagesAreNotDecoded(t *testing.T) {
+	for _, name := range []string{"empty objects", "a quote before objects", "attributes", "blobs", "depth"} {
+		for _, service := range services() {
+			if n := allocated(t, service, hostilePages()[name]); n > 12<<20 {
+				t.Errorf("%s at %s: %d MiB", name, service.name, n>>20)
+			}
+		}
+	}
+}
+
 // FuzzMemoryOfPages repeats the fuzzer's short input until it fills a page. So an input that gets
 // past a bound gets past it many times. Each input tests only one service, to save time: go test
 // reports a deadlock if one input takes more than ten seconds.
@@ -131,7 +143,7 @@ func FuzzMemoryOfPages(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, i uint, before, part, after string) {
-		page := before + strings.Repeat(part, (8<<20)/max(len(part), 1)) + after
+		page := before + strings.Repeat(part, (4<<20)/max(len(part), 1)) + after
 		service := services()[i%uint(len(services()))]
 		if n := allocated(t, service, page); n > maxListing {
 			t.Errorf("%s: %d MiB", service.name, n>>20)
