@@ -42,10 +42,16 @@ const (
 	honestAddress = "127.0.0.2"
 )
 
-// strangerWait returns the limit for a port's median answer time during a flood of connections. The
-// caller adds twice the time of an answer without a flood. With -short, other tests use the
-// processors too. So the limit is then high, and only shows that the port answers.
-func strangerWait() time.Duration { return lasting(time.Second, 100*time.Millisecond) }
+// strangerWait returns the limit for a port's answer times during a flood of connections. The given
+// percentage of the answers must come within this time. The caller adds twice the time of an answer
+// without a flood. With -short, other tests use the processors too. So the limit is then high, and
+// only shows that the port answers.
+func strangerWait() (percent int, limit time.Duration) {
+	if testing.Short() {
+		return 50, time.Second
+	}
+	return 90, 100 * time.Millisecond
+}
 
 // opening describes connections of clients without credentials: how many there are, and what each
 // connection sends.
@@ -84,8 +90,8 @@ func openPorts(tn *tenant) {
 	running.Go(func() { watchTokenAPI(ctx, t) })
 	running.Go(func() { checkTokenAPI(ctx, t) })
 	running.Go(func() { deleteNamespaces(ctx, t, tn.namespace) })
-	table := newTable("Waits are the median and the 99th percentile in ms.")
-	fmt.Fprintln(table, "PORT\tOPENED\tSTILL OPEN\tANSWERS\tWAITS\tLONGEST\tWITHOUT A FLOOD")
+	table := newTable("Waits are the median, the 90th percentile and the maximum in ms.")
+	fmt.Fprintln(table, "PORT\tOPENED\tSTILL OPEN\tANSWERS\tWAITS\tWITHOUT A FLOOD")
 	for _, p := range programs {
 		for _, name := range p.Ports() {
 			verifies := p == tokenServer && name == "api"
@@ -130,15 +136,16 @@ func (tn *tenant) floodPort(table io.Writer, name, address string, verifies bool
 	}
 	all := <-open
 	left := closeAll(all)
-	median := quantile(waits, 50)
-	fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%s\t%d\t%d\n", name, len(all), left, len(waits), cell(waits),
-		quantile(waits, 100).Milliseconds(), before.Milliseconds())
+	fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%d/%d/%d\t%d\n", name, len(all), left, len(waits),
+		quantile(waits, 50).Milliseconds(), quantile(waits, 90).Milliseconds(), quantile(waits, 100).Milliseconds(), before.Milliseconds())
 	if len(all) <= maxOpen || left > maxOpen {
 		t.Errorf("%s: of %d connections, %d are still open; want more than %d, and at most %[4]d that are still open",
 			name, len(all), left, maxOpen)
 	}
-	if limit := strangerWait() + 2*before; median > limit || failures != nil {
-		t.Errorf("%s: half of the answers took %s in a flood of connections; want at most %s: %v", name, median, limit, failures)
+	percent, limit := strangerWait()
+	limit += 2 * before
+	if took := quantile(waits, percent); took > limit || failures != nil {
+		t.Errorf("%s: %d %% of the answers took up to %s in a flood of connections; want at most %s: %v", name, percent, took, limit, failures)
 	}
 }
 
