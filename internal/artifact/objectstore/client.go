@@ -1,11 +1,9 @@
 package objectstore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
@@ -73,11 +71,11 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if !content {
 		defer resp.Body.Close() //nolint:errcheck // read only
-		whole, err := readPage(resp.Body, server)
+		page, err := readPage(req.Context(), resp.Body, server)
 		if err != nil {
 			return nil, server.NoAnswer(req.Context(), err)
 		}
-		resp.Body = io.NopCloser(bytes.NewReader(whole))
+		resp.Body = page
 	}
 	return resp, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 const (
@@ -122,18 +123,27 @@ type pending struct {
 
 // content is an object's content: its first piece in memory, and the rest as a stream.
 type content struct {
-	object Object
-	head   []byte
-	rest   io.ReadCloser // nil if head is the whole content
-	slots  <-chan struct{}
+	object  Object
+	head    []byte
+	rest    io.ReadCloser // nil if head is the whole content
+	release func()        // gives the slot and the memory of head back
 }
 
 // fetch starts to read an object. The caller must have taken a slot, by sending a value to slots.
 // The slot is released when the content is closed, or when the fetch fails.
 func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}) *pending {
-	p := &pending{ready: make(chan struct{}), content: content{object: o, slots: slots}}
+	p := &pending{ready: make(chan struct{}), content: content{object: o, release: func() { <-slots }}}
 	go func() {
 		defer close(p.ready)
+		size := headSize(o)
+		if p.err = reserve.Take(ctx, size); p.err != nil {
+			p.release()
+			return
+		}
+		p.release = func() {
+			reserve.Free(ctx, size)
+			<-slots
+		}
 		ended := attempt.Do(ctx, attempt.Reads, func() (broke bool) {
 			broke, p.err = p.read(ctx, storage)
 			return broke
@@ -143,11 +153,15 @@ func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}
 		}
 		if p.err != nil {
 			p.closeBody()
-			<-slots
+			p.release()
 		}
 	}()
 	return p
 }
+
+// headSize returns how many bytes of an object are read ahead. It is one byte more than the listing
+// said, to detect an object that is too long.
+func headSize(o Object) int64 { return min(o.Size+1, piece) }
 
 // errPanicked leaves out the panic's value, which may contain anything.
 var errPanicked = errors.New("the client of the service panicked on its answer; report this as a fault of lanyard-controller")
@@ -167,8 +181,7 @@ func (p *pending) read(ctx context.Context, storage Storage) (broke bool, err er
 	if err != nil {
 		return false, fmt.Errorf("object %s: %w", archive.Quote(o.Key), err)
 	}
-	// Read one byte more than expected, to detect an object that is too long.
-	p.head = make([]byte, min(o.Size+1, piece))
+	p.head = make([]byte, headSize(o))
 	n, err := io.ReadFull(body, p.head)
 	p.head = p.head[:n]
 	if err == nil && o.Size >= piece {
@@ -217,7 +230,7 @@ func (c *content) copy(out io.Writer) error {
 func (c *content) close() {
 	c.head = nil
 	c.closeBody()
-	<-c.slots
+	c.release()
 }
 
 func (c *content) closeBody() {

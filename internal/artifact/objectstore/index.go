@@ -17,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 const (
@@ -83,6 +84,9 @@ func List(ctx context.Context, storage Storage, source string, opts Options) (*I
 		if err := l.add(object); err != nil {
 			return nil, err
 		}
+		if err := l.takeMemory(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return l.finish()
 }
@@ -92,8 +96,22 @@ type lister struct {
 	matcher *archive.Matcher
 	index   *Index
 	listed  int
-	size    int   // bytes of the index
+	size    int   // bytes of the index's texts
+	taken   int   // bytes that the program's reserve has given for the index
 	bytes   int64 // bytes of the unpacked archive
+}
+
+// takeMemory takes memory for the index from the program's reserve. The reserve gets the memory
+// back after the whole fetch.
+func (l *lister) takeMemory(ctx context.Context) error {
+	// An entry costs twice as much while the list grows. A text costs up to 16 bytes more than its
+	// length.
+	const entryCost, step = 200, 64 << 10
+	if l.size+entryCost*len(l.index.entries) <= l.taken {
+		return nil
+	}
+	l.taken += step
+	return reserve.Take(ctx, step)
 }
 
 func (l *lister) add(o Object) error {

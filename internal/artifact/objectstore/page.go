@@ -2,11 +2,13 @@ package objectstore
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // Bounds of an answer that is not an object's content. The longest such answers are pages of a
@@ -22,35 +24,78 @@ const (
 	maxParts = 100 * 1000
 )
 
-// readPage reads an answer to its end and returns the bytes. It returns an error if the answer is
-// too long or has too many parts. Parts are XML tags and attributes. readPage reads the whole
-// answer before a cloud's library decodes it. So no library spends time on an answer that is
-// refused.
+// readPage reads an answer to its end. It returns an error if the answer is too long or has too many
+// parts. Parts are XML tags and attributes. readPage reads the whole answer before a cloud's library
+// decodes it. So no library spends time on an answer that is refused.
 //
 // A bound on the bytes is not enough. A client needs a hundred bytes of memory for a part of a few
 // bytes, such as <Contents/>. So readPage also counts the bytes "<" and "=" in the whole answer:
 // every XML tag and attribute needs one of them. readPage does not parse XML: another parser than
 // the client's could count fewer parts in a hostile answer. JSON needs neither "<" nor "=", so the
 // decoder of JSON pages must bound the values; see package boundedjson.
-func readPage(answer io.Reader, server origin.Server) ([]byte, error) {
+//
+// readPage takes memory from the program's reserve, for the page and for the page's decoder. When
+// the page is closed, the memory is given back.
+func readPage(ctx context.Context, answer io.Reader, server origin.Server) (*page, error) {
+	p := &page{ctx: ctx}
 	var whole bytes.Buffer
 	for parts := 0; ; {
-		seen := whole.Len()
-		_, err := io.CopyN(&whole, answer, 64<<10)
-		for _, mark := range []string{"<", "="} { // "<" of tags, "=" of attributes
-			parts += bytes.Count(whole.Bytes()[seen:], []byte(mark))
-		}
+		n, err := io.CopyN(&whole, answer, 64<<10)
+		next := whole.Bytes()[whole.Len()-int(n):]
+		more := bytes.Count(next, []byte("<")) + bytes.Count(next, []byte("="))
+		parts += more
 		switch {
 		case whole.Len() > maxPage:
-			return nil, TooLarge(server, "is longer than %d bytes", maxPage)
+			err = TooLarge(server, "is longer than %d bytes", maxPage)
 		case parts > maxParts:
-			return nil, TooLarge(server, "has more than %d parts", maxParts)
+			err = TooLarge(server, "has more than %d parts", maxParts)
+		case err == nil || errors.Is(err, io.EOF):
+			more += bytes.Count(next, []byte(","))
+			if short := p.take(n*byteCost + int64(more)*partCost); short != nil {
+				err = short
+			}
+		}
+		switch {
 		case errors.Is(err, io.EOF):
-			return whole.Bytes(), nil
+			p.Reader.Reset(whole.Bytes())
+			return p, nil
 		case err != nil:
+			_ = p.Close()
 			return nil, err
 		}
 	}
+}
+
+// The memory that a page needs, in bytes: for each byte of the page with its copies, and for each
+// part that a library decodes. For this purpose, a comma counts as a part, because JSON separates
+// its values by commas. TestCostOfPages compares the costs with the memory that libraries allocate.
+const (
+	byteCost = 4
+	partCost = 300
+)
+
+// page is an answer in memory.
+type page struct {
+	bytes.Reader
+
+	ctx   context.Context //nolint:containedctx // the context of the request; io.Closer has no parameter for it
+	taken int64           // bytes of the reserve
+}
+
+// take takes n bytes from the reserve.
+func (p *page) take(n int64) error {
+	err := reserve.Take(p.ctx, n)
+	if err == nil {
+		p.taken += n
+	}
+	return err
+}
+
+// Close implements [io.Closer].
+func (p *page) Close() error {
+	reserve.Free(p.ctx, p.taken)
+	p.taken = 0
+	return nil
 }
 
 // TooLarge returns the error for a page of a listing that exceeds a limit. The error's text is made

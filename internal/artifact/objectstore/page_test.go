@@ -5,6 +5,7 @@
 package objectstore_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/azblob"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/gcs"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore/s3"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // onePage answers the first request with a page and fails all other requests.
@@ -53,8 +55,8 @@ func services() []service {
 }
 
 // allocated returns how many bytes are allocated to list the page with the service's client,
-// garbage included.
-func allocated(t *testing.T, of service, page string) int64 {
+// garbage included. The error err is the listing's error.
+func allocated(t *testing.T, ctx context.Context, of service, page string) (n int64, err error) {
 	t.Helper()
 	storage, err := of.open(&onePage{page: page})
 	if err != nil {
@@ -62,13 +64,13 @@ func allocated(t *testing.T, of service, page string) int64 {
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for _, err := range storage.List(t.Context(), "") {
+	for _, err = range storage.List(ctx, "") {
 		if err != nil {
 			break
 		}
 	}
 	runtime.ReadMemStats(&after)
-	return int64(after.TotalAlloc - before.TotalAlloc)
+	return int64(after.TotalAlloc - before.TotalAlloc), err
 }
 
 // maxListing bounds the bytes allocated for any page. Garbage counts too, so the result does not
@@ -108,7 +110,7 @@ func hostilePages() map[string]string {
 func TestMemoryOfHostilePages(t *testing.T) {
 	for name, page := range hostilePages() {
 		for _, service := range services() {
-			if n := allocated(t, service, page); n > maxListing {
+			if n, _ := allocated(t, t.Context(), service, page); n > maxListing {
 				t.Errorf("%s at %s: %d MiB", name, service.name, n>>20)
 			}
 		}
@@ -120,10 +122,36 @@ func TestMemoryOfHostilePages(t *testing.T) {
 func TestRefusedPagesAreNotDecoded(t *testing.T) {
 	for _, name := range []string{"empty objects", "a quote before objects", "attributes", "blobs", "depth"} {
 		for _, service := range services() {
-			if n := allocated(t, service, hostilePages()[name]); n > 12<<20 {
+			if n, _ := allocated(t, t.Context(), service, hostilePages()[name]); n > 12<<20 {
 				t.Errorf("%s at %s: %d MiB", name, service.name, n>>20)
 			}
 		}
+	}
+}
+
+// TestCostOfPages checks how much memory a listing takes from the program's reserve. The listing must
+// take at least a third of the bytes that the listing allocates. The rest is garbage: the decoders
+// copy lists that grow. So the listing fails if the reserve has less. Small pages may take less.
+func TestCostOfPages(t *testing.T) {
+	const small = 4 << 20
+	tried := 0
+	for name, page := range hostilePages() {
+		for _, service := range services() {
+			n, _ := allocated(t, t.Context(), service, page)
+			if n < small {
+				continue
+			}
+			tried++
+			ctx, end := context.WithCancelCause(t.Context())
+			ctx, closed := reserve.New(n/3).Open(ctx, "tenant", end)
+			if _, err := allocated(t, ctx, service, page); !errors.Is(err, reserve.ErrEnded) {
+				t.Errorf("%s at %s: %d MiB are allocated, but the listing needs less of the reserve: %v", name, service.name, n>>20, err)
+			}
+			closed()
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d pages need much memory", tried)
 	}
 }
 
@@ -145,7 +173,7 @@ func FuzzMemoryOfPages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, i uint, before, part, after string) {
 		page := before + strings.Repeat(part, (4<<20)/max(len(part), 1)) + after
 		service := services()[i%uint(len(services()))]
-		if n := allocated(t, service, page); n > maxListing {
+		if n, _ := allocated(t, t.Context(), service, page); n > maxListing {
 			t.Errorf("%s: %d MiB", service.name, n>>20)
 		}
 	})

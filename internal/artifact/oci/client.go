@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // Bounds of a registry's answers.
@@ -310,15 +312,27 @@ func (c *Client) protocol(what string) *origin.Error {
 }
 
 // readAll reads an answer. If the answer is longer than limit bytes, the error has CodeTooLarge.
+// readAll takes memory for the answer and for its decoder from the program's reserve. The reserve
+// gets the memory back after the whole fetch.
 func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what string) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, c.bodyError(ctx, err, what)
+	const step, decodedCost = 64 << 10, 4 // a decoded answer takes some three times as much memory as its bytes
+	var body bytes.Buffer
+	for {
+		n, err := io.CopyN(&body, r, step)
+		if int64(body.Len()) > limit {
+			return nil, c.failed(origin.CodeTooLarge, "%s is longer than %d bytes", what, limit)
+		}
+		ended := errors.Is(err, io.EOF)
+		if err == nil || ended {
+			err = reserve.Take(ctx, n*decodedCost)
+		}
+		if err != nil {
+			return nil, c.bodyError(ctx, err, what)
+		}
+		if ended {
+			return body.Bytes(), nil
+		}
 	}
-	if int64(len(body)) > limit {
-		return nil, c.failed(origin.CodeTooLarge, "%s is longer than %d bytes", what, limit)
-	}
-	return body, nil
 }
 
 // bodyError returns the error for an answer that began but did not end.

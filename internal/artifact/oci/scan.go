@@ -8,6 +8,8 @@ import (
 	"io"
 	"regexp"
 	"slices"
+
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // Bounds of a scan's exclusions. The schema has the same bounds.
@@ -73,13 +75,22 @@ type Scan struct {
 // *origin.Error, with the same codes as the errors of [Client.Tags].
 func (c *Client) Scan(ctx context.Context, exclusions Exclusions) (Scan, error) {
 	var tags []string
+	used, taken := 0, 0 // bytes that the tags use, and that the program's reserve has given
 	for tag, err := range c.Tags(ctx) {
 		if err != nil {
 			return Scan{}, err
 		}
-		if !exclusions.Match(tag) {
-			tags = append(tags, tag)
+		if exclusions.Match(tag) {
+			continue
 		}
+		const tagCost, step = 50, 64 << 10 // a string's header costs twice as much while the list grows
+		if used += len(tag) + tagCost; used > taken {
+			if err := reserve.Take(ctx, step); err != nil {
+				return Scan{}, c.bodyError(ctx, err, "the list of tags")
+			}
+			taken += step
+		}
+		tags = append(tags, tag)
 	}
 	slices.Sort(tags)
 	tags = slices.Compact(tags)

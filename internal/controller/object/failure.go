@@ -1,6 +1,7 @@
 package object
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 	"github.com/lanyard-dev/lanyard/internal/plain"
 )
 
@@ -198,32 +200,40 @@ func credentialReason(err error, code auth.Code) string {
 	}
 }
 
-// outOfTime is an error of [Kind.Act] that occurred because the Reconciler ended Act early. Either
-// spec.timeout had passed, or [workers] ended this slow Act in favour of another namespace.
+// endedEarly is an error of [Kind.Act] that occurred because the Reconciler ended Act early.
 //
 //nolint:errname // the name says what happened
-type outOfTime struct {
+type endedEarly struct {
 	error
 
-	crowdedOut bool // another namespace needed the place of the work
+	// why is the reason: [context.DeadlineExceeded] if spec.timeout has passed, errCrowdedOut if
+	// another namespace needed the place of the work, or [reserve.ErrEnded] if another namespace
+	// needed the memory.
+	why error
 }
 
-func (e *outOfTime) Unwrap() error { return e.error }
+func (e *endedEarly) Unwrap() error { return e.error }
 
 // OutOfTime marks an error as caused by spec.timeout. Do not mark every error that matches
 // [context.DeadlineExceeded]: the error of a net/http client's own timeout matches it too.
-func OutOfTime(err error) error { return &outOfTime{error: err} }
+func OutOfTime(err error) error { return &endedEarly{err, context.DeadlineExceeded} }
 
-// TimedOut returns the failure for an error that is marked by [OutOfTime]. The caller gives the
-// reason, which differs between kinds.
+// TimedOut returns the failure for an error that the Reconciler has caused: it has ended the work
+// on the object early. The caller gives the reason, which differs between kinds.
 func TimedOut(err error, reason string) (Failure, bool) {
-	late, ok := errors.AsType[*outOfTime](err)
+	early, ok := errors.AsType[*endedEarly](err)
 	if !ok {
 		return Failure{}, false
 	}
-	f := Failure{Reason: reason, Message: "spec.timeout has passed: " + err.Error() + "; raise spec.timeout, or find out why the answers are slow"}
-	if late.crowdedOut {
+	f := Failure{Reason: reason}
+	switch {
+	case errors.Is(early.why, errCrowdedOut):
 		f.Message = "the object took long, and objects of other namespaces needed the controller: " + err.Error() + "; find out why the answers are slow"
+	case errors.Is(early.why, reserve.ErrEnded):
+		f.Message = "the answers were large, and the controller has no more memory for this namespace: " + err.Error() +
+			"; fetch less at once, or ask the administrator for a higher memory limit of the controller"
+	default:
+		f.Message = "spec.timeout has passed: " + err.Error() + "; raise spec.timeout, or find out why the answers are slow"
 	}
 	return f, true
 }

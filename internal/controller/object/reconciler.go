@@ -22,6 +22,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/internal/memory"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // Shared has the parts that all reconcilers of one controller use together. All exported fields
@@ -43,6 +44,8 @@ type Shared struct {
 	notices notices
 	// writes limits the status writes of the objects of all kinds.
 	writes writes
+	// memory limits the memory that the fetches of the objects of all kinds use.
+	memory reserve.Memory
 	// counts has one function per kind. It does not change after the manager starts.
 	counts []func(ctx context.Context, objects map[state]int) error
 }
@@ -196,13 +199,17 @@ func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
 	limited, end := context.WithCancelCause(timely)
 	defer end(nil)
 	request := reconcile.Request{NamespacedName: t.key}
+	limited, closed := r.shared.memory.Open(limited, t.key.Namespace, end)
+	defer closed()
 	acted := r.showProgress(ctx, t)
 	r.workers.endable(request, end)
 	t.news, t.cause = r.kind.Act(limited, t.o, t.plan)
 	r.workers.endable(request, nil)
-	if t.cause != nil && errors.Is(context.Cause(limited), errCrowdedOut) {
-		t.cause = &outOfTime{t.cause, true}
-	} else if limited.Err() != nil && errors.Is(t.cause, context.DeadlineExceeded) {
+	switch why := context.Cause(limited); {
+	case t.cause == nil:
+	case errors.Is(why, errCrowdedOut), errors.Is(why, reserve.ErrEnded):
+		t.cause = &endedEarly{t.cause, why}
+	case limited.Err() != nil && errors.Is(t.cause, context.DeadlineExceeded):
 		t.cause = OutOfTime(t.cause)
 	}
 	acted()

@@ -1,0 +1,174 @@
+package reserve_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
+	"github.com/lanyard-dev/lanyard/internal/must"
+)
+
+// fetch is a fetch with an account.
+type fetch struct {
+	ctx    context.Context //nolint:containedctx // the context of the fetch
+	closed func()
+}
+
+// open opens an account of a tenant, and takes memory.
+func open(t *testing.T, b *reserve.Memory, tenant string, bytes int64) fetch {
+	t.Helper()
+	ctx, end := context.WithCancelCause(t.Context())
+	ctx, closed := b.Open(ctx, tenant, end)
+	if bytes > 0 {
+		must.Succeed(t, reserve.Take(ctx, bytes))
+	}
+	return fetch{ctx, closed}
+}
+
+// ended reports whether the reserve has ended the fetch.
+func (f fetch) ended() bool { return errors.Is(context.Cause(f.ctx), reserve.ErrEnded) }
+
+// TestLargestTenantLosesItsLargestFetch checks which fetch ends if the reserve is used up. The
+// memory goes to another tenant after the fetch has ended.
+func TestLargestTenantLosesItsLargestFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := reserve.New(100)
+		small, large := open(t, b, "many", 30), open(t, b, "many", 31)
+		other := open(t, b, "other", 35)
+		honest := open(t, b, "honest", 0)
+		got := make(chan error)
+		go func() { got <- reserve.Take(honest.ctx, 20) }()
+		synctest.Wait()
+		if small.ended() || !large.ended() || other.ended() || honest.ended() {
+			t.Error("not the largest fetch of the largest tenant was ended")
+		}
+		select {
+		case err := <-got:
+			t.Errorf("the memory is given away before it is free: %v", err)
+		default:
+		}
+		large.closed()
+		must.Succeed(t, <-got)
+	})
+}
+
+// TestFetchOfTheLargestTenantEnds checks a tenant that would have most memory. Only the fetch that
+// asks for memory ends.
+func TestFetchOfTheLargestTenantEnds(t *testing.T) {
+	b := reserve.New(100)
+	own, other := open(t, b, "one", 40), open(t, b, "other", 45)
+	asking := open(t, b, "one", 10)
+	if err := reserve.Take(asking.ctx, 10); !errors.Is(err, reserve.ErrEnded) {
+		t.Errorf("%v, want %v", err, reserve.ErrEnded)
+	}
+	if own.ended() || other.ended() {
+		t.Error("another fetch was ended")
+	}
+	asking.closed()
+	must.Succeed(t, reserve.Take(other.ctx, 15))
+}
+
+// TestEqualTenants checks a fetch whose tenant would have as much memory as another tenant. The
+// other tenant loses its fetch.
+func TestEqualTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := reserve.New(100)
+		open(t, b, "third", 15)
+		other, asking := open(t, b, "other", 45), open(t, b, "one", 35)
+		go func() {
+			<-other.ctx.Done()
+			other.closed()
+		}()
+		must.Succeed(t, reserve.Take(asking.ctx, 10))
+		if !other.ended() || asking.ended() {
+			t.Error("the other tenant keeps its fetch")
+		}
+	})
+}
+
+// TestMoreThanTheReserve checks a fetch that needs more memory than the whole reserve.
+func TestMoreThanTheReserve(t *testing.T) {
+	b := reserve.New(100)
+	f := open(t, b, "one", 0)
+	if err := reserve.Take(f.ctx, 101); !errors.Is(err, reserve.ErrEnded) {
+		t.Errorf("%v, want %v", err, reserve.ErrEnded)
+	}
+}
+
+// TestFree checks that memory can be used again after Free, and after the end of a fetch.
+func TestFree(t *testing.T) {
+	b := reserve.New(100)
+	f := open(t, b, "one", 100)
+	reserve.Free(f.ctx, 100)
+	next := open(t, b, "other", 100)
+	next.closed()
+	reserve.Free(next.ctx, 100) // the account is closed already
+	must.Succeed(t, reserve.Take(f.ctx, 100))
+}
+
+// TestWithoutAccount checks code that runs without a reserve, as in a command.
+func TestWithoutAccount(t *testing.T) {
+	must.Succeed(t, reserve.Take(t.Context(), 1<<62))
+	reserve.Free(t.Context(), 1<<62)
+}
+
+// TestWaitEnds checks that Take stops to wait when the context of its fetch ends.
+func TestWaitEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := reserve.New(100)
+		open(t, b, "other", 100)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ctx, _ = b.Open(ctx, "one", cancel)
+		got := make(chan error)
+		go func() { got <- reserve.Take(ctx, 10) }()
+		synctest.Wait()
+		late := errors.New("too late")
+		cancel(late)
+		if err := <-got; !errors.Is(err, late) {
+			t.Errorf("%v, want %v", err, late)
+		}
+	})
+}
+
+// TestNeverMoreThanTheReserve runs many fetches of several tenants at once. Together, the fetches
+// never use more memory than the reserve has. Afterwards, the whole reserve is free.
+func TestNeverMoreThanTheReserve(t *testing.T) {
+	const size = 1000
+	b := reserve.New(size)
+	var used, done atomic.Int64
+	var running sync.WaitGroup
+	for i := range 40 {
+		running.Go(func() {
+			for range 200 {
+				f := open(t, b, strconv.Itoa(i%7), 0)
+				taken := int64(0)
+				for range 5 {
+					n := rand.Int64N(100)
+					if reserve.Take(f.ctx, n) != nil {
+						break
+					}
+					taken += n
+					if used.Add(n) > size {
+						t.Error("more memory is used than the reserve has")
+					}
+				}
+				if f.ctx.Err() == nil {
+					done.Add(1)
+				}
+				used.Add(-taken)
+				f.closed()
+			}
+		})
+	}
+	running.Wait()
+	if done.Load() < 1000 {
+		t.Errorf("only %d of 8000 fetches were not ended", done.Load())
+	}
+	open(t, b, "last", size)
+}
