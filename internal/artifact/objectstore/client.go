@@ -1,13 +1,17 @@
 package objectstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"sync"
 
 	"github.com/lanyard-dev/lanyard/auth/transport/attempt"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // NewClient returns the HTTP client for a cloud's client library. It sends requests through next,
@@ -35,6 +39,9 @@ type session struct {
 	next     http.RoundTripper
 	insecure bool
 	caller   origin.Caller
+
+	mu    sync.Mutex // held while a page is read: the pages of a listing come one after the other
+	taken int64      // bytes of the program's reserve for the last page
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -71,11 +78,23 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if !content {
 		defer resp.Body.Close() //nolint:errcheck // read only
-		page, err := readPage(req.Context(), resp.Body, server)
+		page, err := s.nextPage(req.Context(), resp.Body, server)
 		if err != nil {
 			return nil, server.NoAnswer(req.Context(), err)
 		}
-		resp.Body = page
+		resp.Body = io.NopCloser(bytes.NewReader(page))
 	}
 	return resp, nil
+}
+
+// nextPage reads a page. Before, it gives the previous page's memory back to the program's reserve.
+// A library may close a page before the library decodes it, so the end of the page's body would be
+// too early.
+func (s *session) nextPage(ctx context.Context, answer io.Reader, server origin.Server) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reserve.Free(ctx, s.taken)
+	page, taken, err := readPage(ctx, answer, server)
+	s.taken = taken
+	return page, err
 }

@@ -34,34 +34,36 @@ const (
 // the client's could count fewer parts in a hostile answer. JSON needs neither "<" nor "=", so the
 // decoder of JSON pages must bound the values; see package boundedjson.
 //
-// readPage takes memory from the program's reserve, for the page and for the page's decoder. When
-// the page is closed, the memory is given back.
-func readPage(ctx context.Context, answer io.Reader, server origin.Server) (*page, error) {
-	p := &page{ctx: ctx}
-	var whole bytes.Buffer
+// readPage takes memory from the program's reserve, for the page and for the page's decoder. The
+// result taken is the number of bytes. After an error, readPage has given the memory back.
+func readPage(ctx context.Context, answer io.Reader, server origin.Server) (whole []byte, taken int64, err error) {
+	var body bytes.Buffer
+	defer func() {
+		if err != nil {
+			reserve.Free(ctx, taken)
+			whole, taken = nil, 0
+		}
+	}()
 	for parts := 0; ; {
-		n, err := io.CopyN(&whole, answer, 64<<10)
-		next := whole.Bytes()[whole.Len()-int(n):]
+		n, err := io.CopyN(&body, answer, 64<<10)
+		next := body.Bytes()[body.Len()-int(n):]
 		more := bytes.Count(next, []byte("<")) + bytes.Count(next, []byte("="))
 		parts += more
 		switch {
-		case whole.Len() > maxPage:
-			err = TooLarge(server, "is longer than %d bytes", maxPage)
+		case body.Len() > maxPage:
+			return nil, taken, TooLarge(server, "is longer than %d bytes", maxPage)
 		case parts > maxParts:
-			err = TooLarge(server, "has more than %d parts", maxParts)
-		case err == nil || errors.Is(err, io.EOF):
-			more += bytes.Count(next, []byte(","))
-			if short := p.take(n*byteCost + int64(more)*partCost); short != nil {
-				err = short
-			}
+			return nil, taken, TooLarge(server, "has more than %d parts", maxParts)
+		case err != nil && !errors.Is(err, io.EOF):
+			return nil, taken, err
 		}
-		switch {
-		case errors.Is(err, io.EOF):
-			p.Reader.Reset(whole.Bytes())
-			return p, nil
-		case err != nil:
-			_ = p.Close()
-			return nil, err
+		cost := n*byteCost + int64(more+bytes.Count(next, []byte(",")))*partCost
+		if err := reserve.Take(ctx, cost); err != nil {
+			return nil, taken, err
+		}
+		taken += cost
+		if err != nil { // io.EOF
+			return body.Bytes(), taken, nil
 		}
 	}
 }
@@ -73,30 +75,6 @@ const (
 	byteCost = 4
 	partCost = 300
 )
-
-// page is an answer in memory.
-type page struct {
-	bytes.Reader
-
-	ctx   context.Context //nolint:containedctx // the context of the request; io.Closer has no parameter for it
-	taken int64           // bytes of the reserve
-}
-
-// take takes n bytes from the reserve.
-func (p *page) take(n int64) error {
-	err := reserve.Take(p.ctx, n)
-	if err == nil {
-		p.taken += n
-	}
-	return err
-}
-
-// Close implements [io.Closer].
-func (p *page) Close() error {
-	reserve.Free(p.ctx, p.taken)
-	p.taken = 0
-	return nil
-}
 
 // TooLarge returns the error for a page of a listing that exceeds a limit. The error's text is made
 // of the format and the limit.

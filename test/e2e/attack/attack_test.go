@@ -50,6 +50,7 @@ func attacks() []attack {
 		{"slow buckets in many namespaces", true, dripContents},
 		{"slow tags in many namespaces", true, dripTags},
 		{"keys that burn", false, burn},
+		{"large buckets in many namespaces", true, holdMemory},
 		{"listings that grow", false, growListings},
 		{"manifests that grow", false, growManifests},
 		{"archives that grow", true, bomb},

@@ -3,9 +3,11 @@ package attack
 import (
 	"crypto/rand"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -251,6 +253,54 @@ func dripContents(tn *tenant) {
 		o.Spec.Timeout = &metav1.Duration{Duration: maxTimeout}
 		return o
 	})
+}
+
+// holdMemory acts as a tenant whose buckets have many objects with long keys. The server lists the
+// objects at once. The server sends the first objects slowly, but just fast enough for the
+// controller. So the controller keeps the long lists and the first objects in memory.
+func holdMemory(tn *tenant) {
+	const (
+		page, listed = 1000, 80_000
+		slow         = 8 // the controller reads so many objects at once
+		size         = 1 << 20
+	)
+	rest := strings.Repeat("x", 150)
+	tn.dripEverywhere(func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		if query.Has("list-type") || query.Has("location") {
+			from, _ := strconv.Atoi(query.Get("continuation-token"))
+			var b strings.Builder
+			fmt.Fprintf(&b, `<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>%t</IsTruncated><NextContinuationToken>%d</NextContinuationToken>`,
+				from+page < listed, from+page)
+			for i := from; i < from+page; i++ {
+				objectSize := 1
+				if i < slow {
+					objectSize = size
+				}
+				fmt.Fprintf(&b, `<Contents><Key>%06d-%s</Key><ETag>"1"</ETag><Size>%d</Size></Contents>`, i, rest, objectSize)
+			}
+			_, _ = io.WriteString(w, b.String()+`</ListBucketResult>`)
+			return
+		}
+		w.Header().Set("ETag", `"1"`)
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		for range size / (4 << 10) { // 2 KiB per second
+			if _, err := w.Write(make([]byte, 4<<10)); err != nil {
+				return
+			}
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case <-time.After(slowByte):
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}, func(tn *tenant, name, host string) client.Object {
+		o := tn.bucket(name, host)
+		o.Spec.Timeout = &metav1.Duration{Duration: maxTimeout}
+		return o
+	})
+	pause(tn.t, lasting(0, time.Minute)) // the controller needs this time to list the objects
 }
 
 // dripTags acts as a tenant whose registry sends the list of tags slowly.
