@@ -167,7 +167,7 @@ func TestBindingColumns(t *testing.T) {
 	schema, err := apiextensions.GetSchemaForVersion(crd, v1alpha1.Version)
 	must.Succeed(t, err)
 	status := slices.Sorted(maps.Keys(schema.OpenAPIV3Schema.Properties["status"].Properties))
-	if want := []string{"account", "conditions", "digest", "expiresAt", "issuedAt", "kid", "lastHandledReconcileAt", "observedGeneration", "renewAt", "type"}; !slices.Equal(status, want) {
+	if want := []string{"account", "conditions", "digest", "expiresAt", "issuedAt", "keys", "kid", "lastHandledReconcileAt", "observedGeneration", "renewAt", "type"}; !slices.Equal(status, want) {
 		t.Errorf("the fields of the status are %q", status)
 	}
 }

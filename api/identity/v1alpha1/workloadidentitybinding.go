@@ -327,6 +327,15 @@ type WorkloadIdentityBindingStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Digest string `json:"digest,omitempty"`
 
+	// keys are the data keys that the binding has written into the Secret, sorted. The binding
+	// removes these keys with the credential, whoever has changed their values.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=253
+	Keys []string `json:"keys,omitempty"`
+
 	// type is the type of the target system that the Secret has a credential for. It never changes.
 	//
 	// +optional

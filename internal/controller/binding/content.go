@@ -68,6 +68,7 @@ type inSecret struct {
 	lifetime
 
 	digest string
+	keys   []string // sorted keys of the data
 }
 
 // find returns the credential in the Secret, or false if the Secret has none that fits the plan.
@@ -82,7 +83,8 @@ func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 		return inSecret{}, false
 	}
 	kept := written{annotations: secret.Annotations, data: map[string][]byte{}}
-	for _, key := range secret.ours() {
+	keys := secret.unchanged()
+	for _, key := range keys {
 		kept.data[key] = secret.Data[key]
 	}
 	if secret.Labels[identityv1.ProviderLabel] != p.target.Type || digest != p.digest(kept) {
@@ -95,7 +97,7 @@ func (p plan) find(secret *secretRead, digest string) (inSecret, bool) {
 	} else {
 		lives, err = lifetimeOf(string(secret.Data[delivery.TokenKey]))
 	}
-	return inSecret{lives, digest}, err == nil && lives.issuedAt.Before(time.Now().Add(skew))
+	return inSecret{lives, digest, keys}, err == nil && lives.issuedAt.Before(time.Now().Add(skew))
 }
 
 // skew is the time by which an issuer's clock may be ahead of the controller's clock.

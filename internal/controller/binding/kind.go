@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,11 +164,11 @@ func (k *kind) Act(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p
 			return "", err
 		}
 		o.Status.IssuedAt, o.Status.ExpiresAt, o.Status.RenewAt, o.Status.KID = nil, nil, nil, ""
-		// The digest in the status records that the binding has written the Secret. A Secret whose
-		// annotation does not name the binding any more may still have the credential. So keep the
-		// digest for such a Secret: the next reconciliation then reports the Secret again.
-		if left == nil || !left.disowned {
-			o.Status.Digest = ""
+		// Digest and keys in the status record what the binding has written. A Secret that the
+		// binding could not empty may still have the credential. So keep the record for such a
+		// Secret: the next reconciliation then reports the Secret again.
+		if left == nil || left.emptied {
+			o.Status.Digest, o.Status.Keys = "", nil
 		}
 		if left != nil {
 			return "", fmt.Errorf("%w; %s", p.withdrawn, left)
@@ -190,7 +192,8 @@ func (k *kind) due(o *identityv1.WorkloadIdentityBinding, kept inSecret) bool {
 	return object.RenewalRequested(o) || k.WorkloadIdentities.Revoked(kept.kid) && kept.kid != "" || !time.Now().Before(k.renewAt(o, kept.lifetime))
 }
 
-// renew gets a credential and writes the Secret. After a failure the Secret stays as it was.
+// renew gets a credential and writes the Secret. Without a new credential, the Secret stays as it
+// was.
 func (k *kind) renew(ctx context.Context, o *identityv1.WorkloadIdentityBinding, p plan, store *store, secret *secretRead) error {
 	if p.subject.Lent() {
 		// Ignore an error of Lookup, because k.get then fails too, and its error is returned.
@@ -212,7 +215,7 @@ func (k *kind) renew(ctx context.Context, o *identityv1.WorkloadIdentityBinding,
 		}
 		return err
 	}
-	k.show(o, p, inSecret{made.lifetime, p.digest(content)})
+	k.show(o, p, inSecret{made.lifetime, p.digest(content), slices.Sorted(maps.Keys(content.data))})
 	return nil
 }
 
@@ -221,6 +224,7 @@ func (k *kind) show(o *identityv1.WorkloadIdentityBinding, p plan, kept inSecret
 	renewAt := k.renewAt(o, kept.lifetime)
 	o.Status.IssuedAt, o.Status.ExpiresAt, o.Status.RenewAt = &metav1.Time{Time: kept.issuedAt}, &metav1.Time{Time: kept.expiresAt}, &metav1.Time{Time: renewAt}
 	o.Status.KID, o.Status.Type, o.Status.Account, o.Status.Digest = kept.kid, p.target.Type, p.account, kept.digest
+	o.Status.Keys = kept.keys
 }
 
 // renewAt returns the time at which to renew a credential. If the status already has a time for

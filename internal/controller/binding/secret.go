@@ -12,9 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/util/csaupgrade"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
@@ -32,13 +30,14 @@ type store struct {
 	key     client.ObjectKey
 	binding string
 	kind    corev1.SecretType
-	wrote   bool // whether the binding has written a credential, and has not withdrawn it since
+	wrote   bool     // whether the binding has written a credential, and has not withdrawn it since
+	keys    []string // data keys that the binding has written; from the status
 }
 
 func storeOf(c client.Client, o *identityv1.WorkloadIdentityBinding) *store {
 	return &store{
 		client: c, key: client.ObjectKey{Namespace: o.Namespace, Name: o.Spec.Store.SecretRef.Name}, binding: o.Name,
-		kind: delivery.SecretType(o.Spec.Store.Format), wrote: o.Status.Digest != "",
+		kind: delivery.SecretType(o.Spec.Store.Format), wrote: o.Status.Digest != "", keys: o.Status.Keys,
 	}
 }
 
@@ -46,7 +45,8 @@ func storeOf(c client.Client, o *identityv1.WorkloadIdentityBinding) *store {
 type secretRead struct {
 	*corev1.Secret
 
-	owned bool // whether the binding has written the Secret
+	owned bool     // whether the Secret names the binding
+	keys  []string // data keys that the binding has written; from the binding's status
 }
 
 // read reads the Secret from the API server, and returns nil if it does not exist. It refuses a
@@ -80,7 +80,7 @@ func (s *store) judge(secret *corev1.Secret) (*secretRead, error) {
 	case secret.DeletionTimestamp != nil:
 		return nil, s.refused("wait until it is gone, or remove its finalizers", "it is being deleted")
 	}
-	return &secretRead{secret, owned}, nil
+	return &secretRead{secret, owned, s.keys}, nil
 }
 
 // isImmutable reports whether the API server refuses every change of a Secret's data. Anybody who
@@ -92,9 +92,23 @@ func (s *store) refused(fix, problem string) error {
 	return &object.SecretError{Field: "spec.store.secretRef", Name: s.key.Name, Fix: fix, Err: errors.New(problem)}
 }
 
-// ours returns the sorted data keys that the binding has written. It leaves out keys that somebody
-// else has changed since then.
+// ours returns the sorted data keys that the binding has written, whoever has changed their values.
+// The status and the record of managed fields name these keys. Tenants can clear the record, but
+// cannot change the status. The record also has keys of a write after which the controller died.
 func (r *secretRead) ours() []string {
+	keys := r.unchanged()
+	for _, key := range r.keys {
+		if _, exists := r.Data[key]; exists {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// unchanged returns the sorted data keys that the record of managed fields names as the binding's.
+// The record leaves out keys that somebody else has changed.
+func (r *secretRead) unchanged() []string {
 	var keys []string
 	for _, entry := range r.ManagedFields {
 		if entry.Manager != manager || entry.FieldsV1 == nil {
@@ -161,31 +175,39 @@ func (s *store) create(ctx context.Context, w written) error {
 	return s.failure(err, "create")
 }
 
-// apply writes w into the Secret. It removes the data that the binding has written before and that
-// w lacks. Data that others have added stays. apply fails with a conflict if the Secret has changed
-// since it was read.
+// apply writes w into the Secret. Then it removes the data that the binding has written before and
+// that w lacks. Data that others have added stays. apply fails with a conflict if the Secret has
+// changed since it was read.
+//
+// A server-side apply keeps a field that somebody else has set too, or that the Secret was created
+// with. So apply removes the data with a merge patch that names each key.
 func (s *store) apply(ctx context.Context, secret *secretRead, w written) error {
-	if err := s.claim(ctx, secret, w); err != nil {
-		return err
-	}
 	fields := applycorev1.Secret(s.key.Name, s.key.Namespace).WithUID(secret.UID).WithResourceVersion(secret.ResourceVersion).
 		WithType(s.kind).WithLabels(w.labels).WithAnnotations(w.annotations).WithData(w.data)
-	return s.failure(s.client.Apply(ctx, fields, client.FieldOwner(manager), client.ForceOwnership), "patch")
-}
-
-// claim prepares for a server-side apply that leaves out data keys of the Secret. An apply removes
-// only fields that an earlier apply has set, but the Secret was created without apply. So claim
-// changes the record of managed fields as if an apply had set the binding's fields.
-func (s *store) claim(ctx context.Context, secret *secretRead, w written) error {
-	surplus := func(key string) bool { _, stays := w.data[key]; return !stays }
-	if !slices.ContainsFunc(secret.ours(), surplus) {
+	if err := s.client.Apply(ctx, fields, client.FieldOwner(manager), client.ForceOwnership); err != nil {
+		return s.failure(err, "patch")
+	}
+	surplus := map[string]any{}
+	for _, key := range secret.ours() {
+		if _, stays := w.data[key]; !stays {
+			surplus[key] = nil
+		}
+	}
+	if len(surplus) == 0 {
 		return nil
 	}
-	patch, err := csaupgrade.UpgradeManagedFieldsPatch(secret.Secret, sets.New(manager), manager)
-	if err != nil || patch == nil {
-		return err
+	// Apply has stored the new resource version in fields.
+	return s.patch(ctx, secret, surplus, map[string]any{"uid": secret.UID, "resourceVersion": fields.ResourceVersion})
+}
+
+// patch sends a merge patch of the data and the metadata of the Secret.
+func (s *store) patch(ctx context.Context, secret *secretRead, data, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"data": data, "metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("change Secret %s: %w", s.key.Name, err)
 	}
-	return s.failure(s.client.Patch(ctx, secret.Secret, client.RawPatch(types.JSONPatchType, patch)), "patch")
+	err = s.client.Patch(ctx, secret.Secret, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(manager))
+	return s.failure(err, "patch")
 }
 
 // withdraw removes the credential from the Secret. The Secret stays, and still belongs to the
@@ -229,7 +251,7 @@ func (s *store) clear(ctx context.Context, whole func(*secretRead) bool, stays o
 		} else if err != nil {
 			return nil, s.failure(err, "get")
 		}
-		left, err := s.clearOnce(ctx, &secretRead{found, found.Annotations[identityv1.BindingAnnotation] == s.binding}, whole, stays)
+		left, err := s.clearOnce(ctx, &secretRead{found, found.Annotations[identityv1.BindingAnnotation] == s.binding, s.keys}, whole, stays)
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, nil
@@ -247,7 +269,8 @@ func (s *store) clearOnce(ctx context.Context, secret *secretRead, whole func(*s
 		if !holds || !s.wrote {
 			return nil, nil
 		}
-		left.disowned = true // the controller must not change the Secret of somebody else
+		// The controller must not change the Secret of somebody else.
+		left.disowned, left.emptied = true, false
 		return left, nil
 	}
 	if !whole(secret) {
@@ -350,12 +373,7 @@ func (s *store) empty(ctx context.Context, secret *secretRead, stays owner) erro
 	if len(secret.Annotations)+len(secret.Labels) <= maxCompared {
 		metadata["annotations"], metadata["labels"] = annotations, labels
 	}
-	patch, err := json.Marshal(map[string]any{"data": data, "metadata": metadata})
-	if err != nil {
-		return fmt.Errorf("empty Secret %s: %w", s.key.Name, err)
-	}
-	err = s.client.Patch(ctx, secret.Secret, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(manager))
-	return s.failure(err, "patch")
+	return s.patch(ctx, secret, data, metadata)
 }
 
 // delete deletes the Secret. It fails with a conflict if the Secret has changed since it was read.

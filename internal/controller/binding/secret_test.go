@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,10 @@ func disown(s *corev1.Secret) { delete(s.Annotations, identityv1.BindingAnnotati
 
 func relabel(s *corev1.Secret) { delete(s.Labels, identityv1.ProviderLabel) }
 
+// endLine adds a line end to the token. So the record of managed fields names the tenant for this
+// key, but clients still accept the token.
+func endLine(s *corev1.Secret) { s.Data[delivery.TokenKey] = append(s.Data[delivery.TokenKey], '\n') }
+
 // crowd adds more labels to the Secret than the admission policy can compare.
 func crowd(s *corev1.Secret) {
 	s.Annotations["workloadidentity.lanyard.dev/issued-at"] = "2026-11-28T12:00:00Z"
@@ -41,11 +46,38 @@ func crowd(s *corev1.Secret) {
 type clearing struct {
 	name    string
 	change  []func(*corev1.Secret)
+	forgets bool // the tenant clears the Secret's record of managed fields
 	deletes bool // the tenant deletes the Secret
 
 	deleted, withdrawn []string // writes after the binding was deleted, and writes after its identity was deleted
 	keeps              bool     // the Secret keeps the credential
 	says               string   // part of the event or the condition; empty if no Secret stays after the binding is deleted
+}
+
+// disowned reports whether the tenant has removed the annotation with the binding's name.
+func (c *clearing) disowned() bool { return strings.HasSuffix(c.name, "another owner") }
+
+// forget clears the Secret's record of managed fields: an empty entry has the API server do so.
+func (w *world) forget() {
+	w.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`))
+	must.Succeed(w.t, w.kube.Patch(w.t.Context(), w.secret(), patch))
+	if s := w.secret(); len(s.ManagedFields) > 0 {
+		w.t.Fatalf("the managed fields are %v", s.ManagedFields)
+	}
+}
+
+// tamper does what the tenant does.
+func (c *clearing) tamper(w *world) {
+	for _, change := range c.change {
+		w.editSecret(change)
+	}
+	if c.forgets {
+		w.forget()
+	}
+	if c.deletes {
+		must.Succeed(w.t, w.kube.Delete(w.t.Context(), w.secret()))
+	}
 }
 
 func clearings() []clearing {
@@ -70,6 +102,25 @@ func clearings() []clearing {
 		deleted: []string{"delete"}, withdrawn: []string{"delete"}, keeps: true, says: "with the credential, because it is immutable",
 	}, {
 		name: "another owner", change: []func(*corev1.Secret){disown}, keeps: true, says: "does not name the binding any more",
+	}, {
+		name: "no managed fields", forgets: true, deleted: []string{"delete"}, withdrawn: []string{"patch"},
+	}, {
+		name: "no managed fields, and a finalizer", change: []func(*corev1.Secret){held}, forgets: true,
+		deleted: []string{"patch", "delete"}, withdrawn: []string{"patch"}, says: "without the credential",
+	}, {
+		name: "no managed fields, and immutable with a finalizer", change: []func(*corev1.Secret){held, immutable}, forgets: true,
+		deleted: []string{"delete"}, withdrawn: []string{"delete"}, keeps: true, says: "with the credential, because it is immutable",
+	}, {
+		name: "no managed fields, and another owner", change: []func(*corev1.Secret){disown}, forgets: true,
+		keeps: true, says: "does not name the binding any more",
+	}, {
+		name: "a line end after the token", change: []func(*corev1.Secret){endLine}, deleted: []string{"delete"}, withdrawn: []string{"patch"},
+	}, {
+		name: "a line end after the token, and a finalizer", change: []func(*corev1.Secret){held, endLine},
+		deleted: []string{"patch", "delete"}, withdrawn: []string{"patch"}, says: "without the credential",
+	}, {
+		name: "a line end after the token, and another owner", change: []func(*corev1.Secret){disown, endLine}, forgets: true,
+		keeps: true, says: "does not name the binding any more",
 	}}
 }
 
@@ -110,19 +161,14 @@ func TestTenantKeepsDeletedCredential(t *testing.T) {
 			for len(w.events.Events) > 0 {
 				<-w.events.Events
 			}
-			for _, change := range c.change {
-				w.editSecret(change)
-			}
-			if c.deletes {
-				must.Succeed(t, w.kube.Delete(t.Context(), w.secret()))
-			}
+			c.tamper(w)
 			w.wrote()
 			w.delete()
 			if wrote := w.wrote(); !slices.Equal(wrote, c.deleted) {
 				t.Errorf("wrote %v, want %v", wrote, c.deleted)
 			}
 			checkCleared(t, w, c.keeps)
-			if s := w.secret(); (s != nil) != (c.says != "") || s != nil && s.DeletionTimestamp == nil && c.name != "another owner" {
+			if s := w.secret(); (s != nil) != (c.says != "") || s != nil && s.DeletionTimestamp == nil && !c.disowned() {
 				t.Errorf("the Secret is %v", s)
 			}
 			var event string
@@ -143,7 +189,7 @@ func TestTenantKeepsDeletedCredential(t *testing.T) {
 }
 
 func isHeld(change func(*corev1.Secret)) bool {
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}}
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}, Annotations: map[string]string{}}, Data: map[string][]byte{}}
 	change(s)
 	return len(s.Finalizers) > 0
 }
@@ -156,12 +202,7 @@ func TestTenantKeepsWithdrawnCredential(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, newIdentity(), newBinding())
 			w.reconcile()
-			for _, change := range c.change {
-				w.editSecret(change)
-			}
-			if c.deletes {
-				must.Succeed(t, w.kube.Delete(t.Context(), w.secret()))
-			}
+			c.tamper(w)
 			must.Succeed(t, w.kube.Delete(t.Context(), newIdentity()))
 			w.wrote()
 			o, _ := w.reconcile()
@@ -172,7 +213,7 @@ func TestTenantKeepsWithdrawnCredential(t *testing.T) {
 			// If nobody deletes the Secret, the controller only empties the Secret. Then the
 			// condition does not mention the Secret's finalizers.
 			says := c.says
-			if s := w.secret(); s != nil && s.DeletionTimestamp == nil && c.name != "another owner" {
+			if s := w.secret(); s != nil && s.DeletionTimestamp == nil && !c.disowned() {
 				says = ""
 			}
 			for range 2 {
@@ -284,4 +325,44 @@ func TestManyFinalizers(t *testing.T) {
 	if event := <-w.events.Events; !strings.Contains(event, "35 more") || len(event) > 700 {
 		t.Errorf("%d characters: %s", len(event), event)
 	}
+}
+
+// TestKeysOfOthers clears the record of managed fields. The binding must then remove only the keys
+// in its status. A key that only others have written stays, even if the format knows its name.
+func TestKeysOfOthers(t *testing.T) {
+	w := newWorld(t, newIdentity(), newBinding())
+	o, _ := w.reconcile()
+	written := slices.Sorted(maps.Keys(w.secret().Data))
+	if !slices.Equal(o.Status.Keys, written) {
+		t.Fatalf("the status records %v, the Secret has %v", o.Status.Keys, written)
+	}
+	o.Status.Keys = nil
+	must.Succeed(t, w.kube.Status().Update(t.Context(), o))
+	w.wrote()
+	if o, _ = w.reconcile(); !slices.Equal(o.Status.Keys, written) || len(w.wrote()) > 0 {
+		t.Errorf("the status records %v after its loss", o.Status.Keys)
+	}
+	has := func(when string, want ...string) {
+		t.Helper()
+		if keys := slices.Sorted(maps.Keys(w.secret().Data)); !slices.Equal(keys, want) {
+			t.Errorf("%s: the keys are %v, want %v", when, keys, want)
+		}
+	}
+	w.editSecret(func(s *corev1.Secret) { s.Data["AWS_REGION"] = []byte("eu-west-1") })
+	w.forget()
+	w.editBinding(func(o *identityv1.WorkloadIdentityBinding) { o.Spec.Store.Format = identityv1.StoreToken })
+	if o, _ = w.reconcile(); !slices.Equal(o.Status.Keys, []string{delivery.ConfigKey, delivery.TokenKey}) {
+		t.Errorf("the status records %v after another format", o.Status.Keys)
+	}
+	has("another format", "AWS_REGION", delivery.ConfigKey, delivery.TokenKey)
+	w.forget()
+	must.Succeed(t, w.kube.Delete(t.Context(), newIdentity()))
+	if o, _ = w.reconcile(); len(o.Status.Keys) > 0 || o.Status.Digest != "" {
+		t.Errorf("the status records %v after the withdrawal", o.Status.Keys)
+	}
+	has("withdrawn", "AWS_REGION")
+	w.editSecret(func(s *corev1.Secret) { s.Data[delivery.TokenKey] = []byte("the tenant's") })
+	w.reconcile()
+	w.delete()
+	has("deleted", "AWS_REGION", delivery.TokenKey)
 }

@@ -36,9 +36,10 @@ func TestConformance(t *testing.T) {
 			},
 			Forge: func(o *identityv1.WorkloadIdentityBinding) {
 				o.Status.Digest, o.Status.KID, o.Status.ExpiresAt.Time = "another", "another", o.Status.ExpiresAt.AddDate(1, 0, 0)
+				o.Status.Keys = []string{"another"}
 			},
 			Offers: func(o *identityv1.WorkloadIdentityBinding) string {
-				return fmt.Sprint(o.Status.KID, o.Status.Type, o.Status.Account)
+				return fmt.Sprint(o.Status.KID, o.Status.Type, o.Status.Account, o.Status.Keys)
 			},
 			Kept: func() bool { return w.secret() != nil },
 			NameIdentity: func(o *identityv1.WorkloadIdentityBinding) {
