@@ -41,7 +41,7 @@ type session struct {
 	caller   origin.Caller
 
 	mu    sync.Mutex // held while a page is read: the pages of a listing come one after the other
-	taken int64      // bytes of the program's reserve for the last page
+	taken int64      // bytes of the program's pool for the last page
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -87,14 +87,19 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// nextPage reads a page. Before, it gives the previous page's memory back to the program's reserve.
-// A library may close a page before the library decodes it, so the end of the page's body would be
-// too early.
+// nextPage reads a page. Before, it gives the previous page's memory back to the program's pool. A
+// library may close a page before the library decodes the page, so the end of the page's body would
+// be too early. For a large page, nextPage waits for a turn to decode the page. [List] ends the turn
+// when List gets the page's first object.
 func (s *session) nextPage(ctx context.Context, answer io.Reader, server origin.Server) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	reserve.Rest(ctx)
 	reserve.Free(ctx, s.taken)
 	page, taken, err := readPage(ctx, answer, server)
 	s.taken = taken
+	if taken > largePage {
+		err = errors.Join(err, reserve.Compute(ctx))
+	}
 	return page, err
 }

@@ -74,7 +74,9 @@ type Index struct {
 func List(ctx context.Context, storage Storage, source string, opts Options) (*Index, error) {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, archive.DefaultMaxBytes)
 	l := lister{opts: opts, matcher: opts.Ignore.Matcher(), index: &Index{source: source, reader: opts.Reader}}
+	defer reserve.Rest(ctx)
 	for object, err := range storage.List(ctx, opts.Prefix) {
+		reserve.Rest(ctx) // the object's page is decoded
 		if err != nil {
 			return nil, err
 		}
@@ -97,11 +99,11 @@ type lister struct {
 	index   *Index
 	listed  int
 	size    int   // bytes of the index's texts
-	taken   int   // bytes that the program's reserve has given for the index
+	taken   int   // bytes that the program's pool has given for the index
 	bytes   int64 // bytes of the unpacked archive
 }
 
-// takeMemory takes memory for the index from the program's reserve. The reserve gets the memory
+// takeMemory takes memory for the index from the program's pool. The pool gets the memory
 // back after the whole fetch.
 func (l *lister) takeMemory(ctx context.Context) error {
 	// An entry costs twice as much while the list grows. A text costs up to 16 bytes more than its

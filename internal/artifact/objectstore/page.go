@@ -34,7 +34,7 @@ const (
 // the client's could count fewer parts in a hostile answer. JSON needs neither "<" nor "=", so the
 // decoder of JSON pages must bound the values; see package boundedjson.
 //
-// readPage takes memory from the program's reserve, for the page and for the page's decoder. The
+// readPage takes memory from the program's pool, for the page and for the page's decoder. The
 // result taken is the number of bytes. After an error, readPage has given the memory back.
 func readPage(ctx context.Context, answer io.Reader, server origin.Server) (whole []byte, taken int64, err error) {
 	var body bytes.Buffer
@@ -74,6 +74,9 @@ func readPage(ctx context.Context, answer io.Reader, server origin.Server) (whol
 const (
 	byteCost = 4
 	partCost = 300
+	// largePage is the memory of a page that takes some milliseconds to decode. Such a page has
+	// about three hundred objects.
+	largePage = 1 << 20
 )
 
 // TooLarge returns the error for a page of a listing that exceeds a limit. The error's text is made

@@ -129,9 +129,9 @@ func TestRefusedPagesAreNotDecoded(t *testing.T) {
 	}
 }
 
-// TestCostOfPages checks how much memory a listing takes from the program's reserve. The listing must
+// TestCostOfPages checks how much memory a listing takes from the program's pool. The listing must
 // take at least a third of the bytes that the listing allocates. The rest is garbage: the decoders
-// copy lists that grow. So the listing fails if the reserve has less. Small pages may take less.
+// copy lists that grow. So the listing fails if the pool has less. Small pages may take less.
 func TestCostOfPages(t *testing.T) {
 	const small = 4 << 20
 	tried := 0
@@ -145,7 +145,7 @@ func TestCostOfPages(t *testing.T) {
 			ctx, end := context.WithCancelCause(t.Context())
 			ctx, closed := reserve.New(n/3).Open(ctx, "tenant", end)
 			if _, err := allocated(t, ctx, service, page); !errors.Is(err, reserve.ErrEnded) {
-				t.Errorf("%s at %s: %d MiB are allocated, but the listing needs less of the reserve: %v", name, service.name, n>>20, err)
+				t.Errorf("%s at %s: %d MiB are allocated, but the listing needs less of the pool: %v", name, service.name, n>>20, err)
 			}
 			closed()
 		}

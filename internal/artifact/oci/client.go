@@ -312,7 +312,7 @@ func (c *Client) protocol(what string) *origin.Error {
 }
 
 // readAll reads an answer. If the answer is longer than limit bytes, the error has CodeTooLarge.
-// readAll takes memory for the answer and for its decoder from the program's reserve. The reserve
+// readAll takes memory for the answer and for its decoder from the program's pool. The pool
 // gets the memory back after the whole fetch.
 func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what string) ([]byte, error) {
 	const step, decodedCost = 64 << 10, 4 // a decoded answer takes some three times as much memory as its bytes

@@ -75,7 +75,7 @@ type Scan struct {
 // *origin.Error, with the same codes as the errors of [Client.Tags].
 func (c *Client) Scan(ctx context.Context, exclusions Exclusions) (Scan, error) {
 	var tags []string
-	used, taken := 0, 0 // bytes that the tags use, and that the program's reserve has given
+	used, taken := 0, 0 // bytes that the tags use, and that the program's pool has given
 	for tag, err := range c.Tags(ctx) {
 		if err != nil {
 			return Scan{}, err

@@ -24,6 +24,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
@@ -265,6 +266,29 @@ func TestProgressIsShown(t *testing.T) {
 			t.Errorf("a generation that is known: %+v", late)
 		}
 	})
+}
+
+// TestMemoryIsShared checks a fetch that needs more memory than the program has for fetches. The
+// condition says so. The memory of a fetch is free for others after the fetch.
+func TestMemoryIsShared(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	var bytes int64
+	var err error
+	w.kind.wait = func(ctx context.Context) { err = reserve.Take(ctx, bytes) }
+	w.kind.act = func(*v1alpha1.OCIRepository) (string, error) { return "", err }
+	bytes = 1 << 50
+	w.reconcile(o)
+	if c := w.ready(o); c.Reason != "Slow" || !strings.Contains(c.Message, "no more memory for this namespace") {
+		t.Errorf("too much memory: %+v", c)
+	}
+	bytes = 300 << 20 // of 512 MiB
+	for range 2 {
+		w.reconcile(o)
+		if c := w.ready(o); c.Status != metav1.ConditionTrue {
+			t.Errorf("enough memory: %+v", c)
+		}
+	}
 }
 
 func TestRecoveryIsTold(t *testing.T) {

@@ -45,7 +45,7 @@ type Shared struct {
 	// writes limits the status writes of the objects of all kinds.
 	writes writes
 	// memory limits the memory that the fetches of the objects of all kinds use.
-	memory reserve.Memory
+	memory reserve.Pool
 	// counts has one function per kind. It does not change after the manager starts.
 	counts []func(ctx context.Context, objects map[state]int) error
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -21,7 +22,7 @@ type fetch struct {
 }
 
 // open opens an account of a tenant, and takes memory.
-func open(t *testing.T, b *reserve.Memory, tenant string, bytes int64) fetch {
+func open(t *testing.T, b *reserve.Pool, tenant string, bytes int64) fetch {
 	t.Helper()
 	ctx, end := context.WithCancelCause(t.Context())
 	ctx, closed := b.Open(ctx, tenant, end)
@@ -31,10 +32,10 @@ func open(t *testing.T, b *reserve.Memory, tenant string, bytes int64) fetch {
 	return fetch{ctx, closed}
 }
 
-// ended reports whether the reserve has ended the fetch.
+// ended reports whether the pool has ended the fetch.
 func (f fetch) ended() bool { return errors.Is(context.Cause(f.ctx), reserve.ErrEnded) }
 
-// TestLargestTenantLosesItsLargestFetch checks which fetch ends if the reserve is used up. The
+// TestLargestTenantLosesItsLargestFetch checks which fetch ends if the memory is used up. The
 // memory goes to another tenant after the fetch has ended.
 func TestLargestTenantLosesItsLargestFetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -112,10 +113,12 @@ func TestFree(t *testing.T) {
 	must.Succeed(t, reserve.Take(f.ctx, 100))
 }
 
-// TestWithoutAccount checks code that runs without a reserve, as in a command.
+// TestWithoutAccount checks code that runs without a pool, as in a command.
 func TestWithoutAccount(t *testing.T) {
 	must.Succeed(t, reserve.Take(t.Context(), 1<<62))
 	reserve.Free(t.Context(), 1<<62)
+	must.Succeed(t, reserve.Compute(t.Context()))
+	reserve.Rest(t.Context())
 }
 
 // TestWaitEnds checks that Take stops to wait when the context of its fetch ends.
@@ -136,9 +139,57 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
-// TestNeverMoreThanTheReserve runs many fetches of several tenants at once. Together, the fetches
-// never use more memory than the reserve has. Afterwards, the whole reserve is free.
-func TestNeverMoreThanTheReserve(t *testing.T) {
+// TestTurns checks that few fetches compute at once, and that the tenants take turns. The end of a
+// fetch ends its turn.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p reserve.Pool
+		order := make(chan string, 100)
+		compute := func(f fetch, name string) {
+			if reserve.Compute(f.ctx) == nil {
+				order <- name
+			}
+		}
+		var first []fetch
+		for range max(1, runtime.GOMAXPROCS(0)/2) {
+			f := open(t, &p, strconv.Itoa(len(first)), 0)
+			compute(f, "first")
+			<-order
+			first = append(first, f)
+		}
+		var many []fetch
+		for range 3 {
+			f := open(t, &p, "many", 0)
+			go compute(f, "many")
+			many = append(many, f)
+			synctest.Wait()
+		}
+		other := open(t, &p, "other", 0)
+		go compute(other, "other")
+		synctest.Wait()
+		if len(order) > 0 {
+			t.Fatalf("%s computes too, beside %d fetches", <-order, len(first))
+		}
+		first[0].closed()
+		synctest.Wait()
+		reserve.Rest(many[0].ctx)
+		reserve.Rest(many[0].ctx) // the second call does nothing
+		synctest.Wait()
+		if a, b := <-order, <-order; a != "many" || b != "other" || len(order) > 0 {
+			t.Errorf("first %s, then %s, and %d more; want many and other", a, b, len(order))
+		}
+		other.closed()
+		for _, f := range many[1:] {
+			synctest.Wait()
+			<-order
+			f.closed()
+		}
+	})
+}
+
+// TestNeverMoreThanThePool runs many fetches of several tenants at once. Together, the fetches
+// never use more memory than the pool has. Afterwards, the whole memory is free.
+func TestNeverMoreThanThePool(t *testing.T) {
 	const size = 1000
 	b := reserve.New(size)
 	var used, done atomic.Int64
@@ -155,7 +206,7 @@ func TestNeverMoreThanTheReserve(t *testing.T) {
 					}
 					taken += n
 					if used.Add(n) > size {
-						t.Error("more memory is used than the reserve has")
+						t.Error("more memory is used than the pool has")
 					}
 				}
 				if f.ctx.Err() == nil {
