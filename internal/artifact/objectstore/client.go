@@ -46,6 +46,7 @@ type session struct {
 
 // RoundTrip implements http.RoundTripper.
 func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
+	reserve.Rest(req.Context()) // the last page is decoded
 	server := Server(req.URL.Host, s.caller)
 	refused := func(what, fix string) error {
 		return &origin.Error{Server: server, Code: origin.CodeProtocol, Fix: fix, Err: errors.New(what + " is refused")}
@@ -89,12 +90,11 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // nextPage reads a page. Before, it gives the previous page's memory back to the program's pool. A
 // library may close a page before the library decodes the page, so the end of the page's body would
-// be too early. For a large page, nextPage waits for a turn to decode the page. [List] ends the turn
-// when List gets the page's first object.
+// be too early. For a large page, nextPage waits for a turn to decode the page. The turn ends when
+// [List] gets the page's first object, or with the next request.
 func (s *session) nextPage(ctx context.Context, answer io.Reader, server origin.Server) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	reserve.Rest(ctx)
 	reserve.Free(ctx, s.taken)
 	page, taken, err := readPage(ctx, answer, server)
 	s.taken = taken

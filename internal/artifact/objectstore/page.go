@@ -15,7 +15,8 @@ import (
 // listing, with at most a thousand objects.
 const (
 	// maxPage bounds the bytes of a page. A thousand keys of 1024 bytes fit, even if each byte is
-	// percent-encoded as three bytes. Another KiB for each object is left for the text around the key.
+	// percent-encoded as three bytes. Another KiB for each object is left for the text around the
+	// key.
 	maxPage = 4 << 20
 	// maxParts bounds the number of bytes "<" and "=" in a page. They stand for XML tags and
 	// attributes; see [readPage]. A page has at most a thousand objects, and maxParts allows a
@@ -24,9 +25,9 @@ const (
 	maxParts = 100 * 1000
 )
 
-// readPage reads an answer to its end. It returns an error if the answer is too long or has too many
-// parts. Parts are XML tags and attributes. readPage reads the whole answer before a cloud's library
-// decodes it. So no library spends time on an answer that is refused.
+// readPage reads an answer to its end. It returns an error if the answer is too long or has too
+// many parts. Parts are XML tags and attributes. readPage reads the whole answer before a cloud's
+// library decodes it. So no library spends time on an answer that is refused.
 //
 // A bound on the bytes is not enough. A client needs a hundred bytes of memory for a part of a few
 // bytes, such as <Contents/>. So readPage also counts the bytes "<" and "=" in the whole answer:

@@ -117,8 +117,8 @@ func TestMemoryOfHostilePages(t *testing.T) {
 	}
 }
 
-// TestRefusedPagesAreNotDecoded checks that a page with too many parts costs no more memory than the
-// page's bytes. If a cloud's library decoded such a page, the library would need much more.
+// TestRefusedPagesAreNotDecoded checks that a page with too many parts costs no more memory than
+// the page's bytes. If a cloud's library decoded such a page, the library would need much more.
 func TestRefusedPagesAreNotDecoded(t *testing.T) {
 	for _, name := range []string{"empty objects", "a quote before objects", "attributes", "blobs", "depth"} {
 		for _, service := range services() {

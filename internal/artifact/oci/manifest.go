@@ -15,6 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/boundedjson"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // Resolved identifies one artifact by its digest. [Client.Resolve] returns it for a Reference.
@@ -190,12 +191,23 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 	return m, nil
 }
 
-// maxValues bounds the JSON tokens of a manifest or index.
-const maxValues = 50_000
+const (
+	// maxValues bounds the JSON tokens of a manifest or index.
+	maxValues = 50_000
+	// largeDocument is the size of a manifest or index that takes some milliseconds to decode, in
+	// bytes.
+	largeDocument = 256 << 10
+)
 
-// decode decodes a manifest or index. The second argument is the document's name in errors, such as
-// "the manifest".
-func (c *Client) decode(body []byte, what string, v any) error {
+// decode decodes a manifest or index. The parameter what is the document's name in errors, such as
+// "the manifest". For a large document, decode waits for a turn; see [reserve.Compute].
+func (c *Client) decode(ctx context.Context, body []byte, what string, v any) error {
+	if len(body) > largeDocument {
+		if err := reserve.Compute(ctx); err != nil {
+			return c.bodyError(ctx, err, what)
+		}
+		defer reserve.Rest(ctx)
+	}
 	err := boundedjson.Unmarshal(body, maxValues, v)
 	switch {
 	case errors.Is(err, boundedjson.ErrTooMany):
@@ -249,7 +261,7 @@ func (c *Client) Get(ctx context.Context, ref Reference) (*Manifest, error) {
 // [Client.child].
 func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manifest, error) {
 	if raw.mediaType.IsIndex() {
-		child, err := c.child(raw.body)
+		child, err := c.child(ctx, raw.body)
 		if err != nil {
 			return nil, err
 		}
@@ -262,7 +274,7 @@ func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manife
 			fmt.Errorf("the artifact is of type %q", c.session.clean(string(raw.mediaType))))
 	}
 	var parsed v1.Manifest
-	if err := c.decode(raw.body, "the manifest", &parsed); err != nil {
+	if err := c.decode(ctx, raw.body, "the manifest", &parsed); err != nil {
 		return nil, err
 	}
 	m := &Manifest{Resolved: r, Metadata: c.metadata(parsed.Annotations)}
@@ -279,9 +291,9 @@ func (c *Client) read(ctx context.Context, r Resolved, raw rawManifest) (*Manife
 // child returns the digest of one manifest of an index. This is the first manifest for linux/amd64
 // or without a platform, or else the only manifest. The library go-containerregistry and Flux
 // choose in the same way.
-func (c *Client) child(index []byte) (string, error) {
+func (c *Client) child(ctx context.Context, index []byte) (string, error) {
 	var parsed v1.IndexManifest
-	if err := c.decode(index, "the index", &parsed); err != nil {
+	if err := c.decode(ctx, index, "the index", &parsed); err != nil {
 		return "", err
 	}
 	chosen := slices.IndexFunc(parsed.Manifests, func(d v1.Descriptor) bool {
