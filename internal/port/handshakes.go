@@ -23,7 +23,8 @@ type handshakes struct {
 
 	begin    func() // starts accept; only the first call has an effect
 	complete chan accepted
-	ended    chan struct{} // closed when the listener is closed
+	ended    <-chan struct{} // closed when the listener is closed
+	end      func()          // closes ended, and ends all handshakes
 }
 
 // accepted is a result of Accept.
@@ -32,9 +33,12 @@ type accepted struct {
 	err  error
 }
 
+// newHandshakes returns the listener of a port with TLS. The end of ctx does not affect the
+// listener: handshakes are possible until the listener is closed.
 func newHandshakes(ctx context.Context, l *listener, config *tls.Config, log *log.Logger) *handshakes {
-	h := &handshakes{listener: l, config: config, log: log, complete: make(chan accepted), ended: make(chan struct{})}
-	h.begin = sync.OnceFunc(func() { go h.accept(ctx) })
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	h := &handshakes{listener: l, config: config, log: log, complete: make(chan accepted), ended: life.Done(), end: end}
+	h.begin = sync.OnceFunc(func() { go h.accept(life) })
 	return h
 }
 
@@ -49,6 +53,12 @@ func (h *handshakes) Accept() (net.Conn, error) {
 	}
 }
 
+// Close implements [net.Listener].
+func (h *handshakes) Close() error {
+	h.end()
+	return h.listener.Close()
+}
+
 // accept accepts connections and starts a handshake for each connection, until the listener is
 // closed. If the listener returns another error, Accept returns this error to net/http. For
 // example, the program may have too many open files. In this case, net/http waits and calls Accept
@@ -60,12 +70,13 @@ func (h *handshakes) accept(ctx context.Context) {
 		case err == nil:
 			go h.handshake(ctx, c)
 		case errors.Is(err, net.ErrClosed):
-			close(h.ended)
+			h.end()
 			return
 		default:
 			select {
 			case h.complete <- accepted{err: err}:
-			case <-ctx.Done():
+			case <-h.ended:
+				return
 			}
 		}
 	}

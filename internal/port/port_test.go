@@ -52,7 +52,9 @@ func listen(t *testing.T, c port.Config) *manager.Server {
 	if c.Handler == nil {
 		c.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "answer") })
 	}
-	server, err := port.Open(t.Context(), c)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop() // affects only the call of Open
+	server, err := port.Open(ctx, c)
 	must.Succeed(t, err)
 	return server
 }
