@@ -105,15 +105,25 @@ func openPorts(tn *tenant) {
 
 // floodPort opens more connections to a port than the port keeps open. During the flood, floodPort
 // sends requests from honestAddress, and measures how long each answer takes. The function then
-// prints one row with the results to the table. If verifies is true, the port requires client
-// certificates. The port must then refuse a request without a certificate. In this case, floodPort
-// sends no requests during the flood.
+// prints one row with the results to the table.
+//
+// If verifies is true, the port is that of the token API, and requires client certificates. The
+// port must then refuse a request without a certificate. In this case, floodPort sends its requests
+// to the API server, as the honest tenant. The API server forwards them to the port, and has a
+// certificate.
 func (tn *tenant) floodPort(table io.Writer, name, address string, verifies bool) {
 	t := tn.t
 	withTLS := speaksTLS(t.Context(), address)
-	before, err := askPort(t.Context(), address, withTLS)
-	if (err != nil) != verifies {
-		t.Errorf("%s: the answer to a stranger before the flood: %v", name, err)
+	ask := func() (time.Duration, error) { return askPort(t.Context(), address, withTLS) }
+	if verifies {
+		if _, err := ask(); err == nil {
+			t.Errorf("%s: a stranger gets an answer", name)
+		}
+		ask = askTokenAPI(t)
+	}
+	before, err := ask()
+	if err != nil {
+		t.Errorf("%s: the answer before the flood: %v", name, err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -127,9 +137,9 @@ func (tn *tenant) floodPort(table io.Writer, name, address string, verifies bool
 	}()
 	var waits []span
 	var failures error
-	for err == nil && ctx.Err() == nil {
+	for ctx.Err() == nil {
 		began := time.Now()
-		_, failure := askPort(t.Context(), address, withTLS)
+		_, failure := ask()
 		failures = errors.Join(failures, failure)
 		waits = append(waits, span{began, time.Now()})
 		pause(t, 2*pollEvery)
@@ -141,6 +151,9 @@ func (tn *tenant) floodPort(table io.Writer, name, address string, verifies bool
 	if len(all) <= maxOpen || left > maxOpen {
 		t.Errorf("%s: of %d connections, %d are still open; want more than %d, and at most %[4]d that are still open",
 			name, len(all), left, maxOpen)
+	}
+	if len(waits) == 0 {
+		t.Errorf("%s: no request during the flood: this tests nothing", name)
 	}
 	percent, limit := strangerWait()
 	limit += 2 * before
@@ -260,6 +273,23 @@ func askPort(ctx context.Context, address string, withTLS bool) (time.Duration, 
 		return time.Since(began), err
 	}
 	return time.Since(began), res.Body.Close()
+}
+
+// askTokenAPI returns a function that sends a request of the honest tenant to the API server. The
+// API server forwards the request to the token server. The result of the function is the time until
+// the answer has arrived. Any answer but HTTP status 200 is an error.
+func askTokenAPI(t *testing.T) func() (time.Duration, error) {
+	t.Helper()
+	const path = "/apis/" + tokenv1.Group + "/v1alpha1"
+	honest := callAs(t, honestNamespace, honestName, nil)
+	ask := func() (time.Duration, error) {
+		began := time.Now()
+		status, answer := honest.do(http.MethodGet, path, "application/json", "")
+		return time.Since(began), wantf(status == http.StatusOK, "HTTP %d %s", status, answer)
+	}
+	_, err := ask() // opens the connection to the API server, so that the next request is faster
+	must(t, "ask for the token API", err)
+	return ask
 }
 
 // watchTokenAPI fails the test if the API server ever reports that the token API is not available,
