@@ -76,55 +76,105 @@ func burningKey(t *testing.T, bits uint) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der}))
 }
 
-// growListings acts as a tenant with servers whose listings are small on the wire, and large in
-// memory.
+// refusedGreedy creates [greedy] objects in two namespaces of the tenant, and asserts that the
+// controller refuses them; see [tenant.refused]. The function object returns a new object with the
+// given name. At the end, refusedGreedy deletes the objects, so that they do not delay the next
+// objects.
+func (tn *tenant) refusedGreedy(name string, object func(in *tenant, name string) client.Object, reasons ...string) {
+	const namespaces = 2
+	var all []client.Object
+	for _, in := range tn.in(namespaces) {
+		for i := range greedy / namespaces {
+			all = append(all, object(in, fmt.Sprint(name, "-", i)))
+		}
+	}
+	tn.refused(tn.t, all, nil, reasons...)
+	for _, o := range all {
+		must(tn.t, "delete "+o.GetName(), client.IgnoreNotFound(objects.Delete(tn.t.Context(), o)))
+	}
+}
+
+// repeated returns a text of about the given size, which consists of the texts begin, part and end.
+// The part is repeated, but not more often than most. If this text is shorter than the size, the
+// byte x in each part is repeated too.
+func repeated(begin, part, end string, most, size int) string {
+	number := min(most, (size-len(begin)-len(end))/len(part))
+	if room := (size-len(begin)-len(end))/number - len(part); room > 0 {
+		part = strings.Replace(part, "x", strings.Repeat("x", room+1), 1)
+	}
+	return begin + strings.Repeat(part, number) + end
+}
+
+// growListings acts as a tenant with servers whose listings are large in memory. Some listings
+// exceed the bounds of a page, so that the controller must not decode them. Other listings are just
+// within the bounds: they have almost 4 MiB, or almost 100,000 tags and attributes.
 func growListings(tn *tenant) {
 	t := tn.t
-	const wire = 8 << 20
-	fill := func(begin, part string) string { return begin + strings.Repeat(part, (wire-len(begin))/len(part)) }
-	var all []client.Object
+	const (
+		wire  = 4<<20 - 1<<10
+		parts = 99_000
+		many  = wire // the size is the only bound
+	)
 	bodies := map[string]string{
-		"quote":      fill(`"<ListBucketResult>`, `<Contents/>`),
-		"attributes": fill(`<ListBucketResult `, `a="" `),
+		"quote":   repeated(`"<ListBucketResult>`, `<Contents/>`, ``, many, wire),
+		"objects": repeated(`<ListBucketResult>`, `<Contents/>`, `</ListBucketResult>`, parts, wire),
 	}
 	if !testing.Short() {
 		maps.Copy(bodies, map[string]string{
-			"tags":  fill(`<ListBucketResult>`, `<Contents/>`),
-			"depth": fill(``, `<a>`),
-			"names": fill(`<ListBucketResult>`, `<a:b xmlns:a="c"/>`),
+			"long":       repeated(`<ListBucketResult>`, `<!--x-->`, `</ListBucketResult>`, 1, 2*wire),
+			"comment":    repeated(`<ListBucketResult>`, `<!--x`, ``, 1, wire),
+			"text":       repeated(`<ListBucketResult><Contents>`, `<Key>x</Key>`, `</Contents></ListBucketResult>`, 1, wire),
+			"attributes": repeated(`<ListBucketResult `, `x="" `, `/>`, parts, wire),
 		})
 	}
 	for name, body := range bodies {
-		tn.serve(t, tn.host(name), func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
-		for i := range greedy {
-			all = append(all, tn.bucket(fmt.Sprint(name, "-", i), tn.host(name)))
-		}
+		host := tn.host(name)
+		tn.serve(t, host, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
+		tn.refusedGreedy(name, func(in *tenant, name string) client.Object { return in.bucket(name, host) },
+			"BucketRefused", "ArchiveRefused", "BucketUnreachable")
 	}
-	tn.refused(t, all, nil, "BucketRefused", "ArchiveRefused", "BucketUnreachable")
 }
 
-// growManifests acts as a tenant with registries whose manifests are small on the wire, and large
-// in memory.
+// growManifests acts as a tenant with registries whose manifests are large in memory. Some
+// manifests exceed the bound of JSON values, so that the controller must not decode them. Other
+// manifests are just within the bounds: they have almost 4 MiB, and almost 50,000 values.
 func growManifests(tn *tenant) {
 	t := tn.t
-	const wire = 4<<20 - 1<<10
-	fill := func(begin, part, end string) []byte {
-		return []byte(begin + strings.Repeat(part, (wire-len(begin)-len(end))/len(part)) + end)
+	const (
+		wire   = 4<<20 - 1<<10
+		values = 49_000
+		many   = wire // the size is the only bound
+	)
+	manifests := map[string]string{
+		"number":  repeated(`{"x":1e999,"schemaVersion":2,"layers":[`, `{},`, `{}]}`, many, wire),
+		"objects": repeated(`{"schemaVersion":2,"layers":[`, `{},`, `{}]}`, values/2, wire),
 	}
-	var all []client.Object
-	for name, content := range map[string][]byte{
-		"number": fill(`{"x":1e999,"schemaVersion":2,"layers":[`, `{},`, `{}]}`),
-		"layers": fill(`{"schemaVersion":2,"layers":[`, `{},`, `{}]}`),
-		"depth":  fill(`{"x":`, `[`, ``),
-		"names":  fill(`{"schemaVersion":2,"annotations":{`, `"a":"",`, `"b":""}}`),
-	} {
-		bad := &registry{manifest: func() []byte { return content }}
-		tn.serve(t, tn.host(name), bad.ServeHTTP)
-		for i := range greedy {
-			all = append(all, tn.repository(fmt.Sprint(name, "-", i), tn.host(name)+"/app"))
-		}
+	if !testing.Short() {
+		maps.Copy(manifests, map[string]string{
+			"layers":      repeated(`{"schemaVersion":2,"layers":[`, `{},`, `{}]}`, many, wire),
+			"depth":       repeated(`{"x":`, `[`, ``, many, wire),
+			"names":       repeated(`{"schemaVersion":2,"annotations":{`, `"a":"",`, `"b":""}}`, many, wire),
+			"text":        repeated(`{"schemaVersion":2,"annotations":{`, `"a":"x",`, `"b":""}}`, 1, wire),
+			"annotations": numbered(`{"schemaVersion":2,"annotations":{`, `"%074d":"",`, `"b":""}}`, values/2),
+		})
 	}
-	tn.refused(t, all, nil)
+	for name, content := range manifests {
+		host := tn.host(name)
+		bad := &registry{manifest: func() []byte { return []byte(content) }}
+		tn.serve(t, host, bad.ServeHTTP)
+		tn.refusedGreedy(name, func(in *tenant, name string) client.Object { return in.repository(name, host+"/app") })
+	}
+}
+
+// numbered returns a text that consists of the texts begin, part and end. The part is repeated, and
+// formats the number of the repetition.
+func numbered(begin, part, end string, number int) string {
+	var all strings.Builder
+	all.WriteString(begin)
+	for i := range number {
+		fmt.Fprintf(&all, part, i)
+	}
+	return all.String() + end
 }
 
 // bomb acts as a tenant with a registry whose archive is small on the wire, and large when
