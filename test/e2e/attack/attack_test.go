@@ -59,6 +59,7 @@ func attacks() []attack {
 		{"failures in new words", false, reword},
 		{"connections of strangers", false, openPorts},
 		{"large labels and finalizers", false, growMetadata},
+		{"large objects without the policy", true, storeGiants},
 		{"token requests without pause", false, floodTokens},
 		{"bindings without pause", true, floodBindings},
 		{"slow proxies in exchanges", true, slowProxies},

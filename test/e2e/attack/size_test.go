@@ -4,14 +4,21 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
@@ -98,4 +105,105 @@ func (tn *tenant) discard(o *unstructured.Unstructured) {
 		err := objects.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null,"labels":null}}`)))
 		must(tn.t, "take the finalizers from "+o.GetName(), client.IgnoreNotFound(err))
 	})
+}
+
+// metadataPolicy is the name of the admission policy that refuses large labels and finalizers, and
+// of the policy's binding.
+const metadataPolicy = "lanyard-metadata"
+
+// storeGiants acts as a tenant whose objects were stored before the chart had its admission policy.
+// The objects of all namespaced kinds take 1.4 MB, because of their labels or finalizers. The programs
+// must remember only a small part of each object. Kubernetes must be able to delete the namespace
+// of the objects.
+func storeGiants(tn *tenant) {
+	t := tn.t
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace + "-giants"}}
+	createNamespace(t, namespace.Name)
+	t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), namespace) })
+	for _, account := range []string{controllerAccount, identityAccount} {
+		create(t, tenantBinding(namespace.Name, account))
+	}
+	const number = 3 // of each kind and field
+	restore := removeMetadataPolicy(t, namespace.Name)
+	// The API server adds managed fields of the same size. Together, this is about the largest
+	// object that etcd can store.
+	labels, finalizers := bigLabels(700_000), bigFinalizers(680_000)
+	var stuck []*unstructured.Unstructured // the objects with finalizers of the tenant
+	var seen []client.Object               // the objects of the kinds whose status says what is wrong
+	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return !k.ClusterScoped }) {
+		for field := range map[string]bool{"labels": true, "finalizers": true} {
+			for i := range number {
+				tn.tried++
+				o := stage.Sample(t, kind, namespace.Name)
+				o.SetName(fmt.Sprint(field, "-giant-", i))
+				if field == "labels" {
+					o.SetLabels(labels)
+				} else {
+					o.SetFinalizers(finalizers)
+					stuck = append(stuck, o)
+				}
+				if kind.Fetches() {
+					o.SetFinalizers(append(o.GetFinalizers(), meta.Finalizer))
+					known := kind.New()
+					known.SetNamespace(o.GetNamespace())
+					known.SetName(o.GetName())
+					seen = append(seen, known)
+				}
+				must(t, "create a "+kind.Kind, objects.Create(t.Context(), o))
+			}
+		}
+	}
+	restore()
+	for _, o := range seen {
+		await(t, o, "the refusal", func() error {
+			return wantf(condition(o).Reason == meta.ReasonInvalidSpec, "%+v", condition(o))
+		})
+	}
+	pause(t, lasting(time.Second, 10*time.Second)) // so that all programs have read all objects
+	must(t, "delete the namespace", objects.Delete(t.Context(), namespace))
+	for _, o := range stuck {
+		var keep []string // the controller itself removes its finalizer
+		if slices.Contains(o.GetFinalizers(), meta.Finalizer) {
+			keep = []string{meta.Finalizer}
+		}
+		data, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": keep}})
+		must(t, "write a patch", err)
+		must(t, "take the finalizers from "+o.GetName(), client.IgnoreNotFound(objects.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, data))))
+	}
+	awaitGone(t, namespace, patience)
+}
+
+// removeMetadataPolicy removes the binding of the admission policy, and waits until large labels
+// are accepted in the namespace. The function restore adds the binding again, and waits until large
+// labels are refused. At the latest, the binding is restored at the end of the test.
+func removeMetadataPolicy(t *testing.T, namespace string) (restore func()) {
+	t.Helper()
+	binding := &unstructured.Unstructured{}
+	binding.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingAdmissionPolicyBinding",
+	})
+	must(t, "read the policy's binding", objects.Get(t.Context(), client.ObjectKey{Name: metadataPolicy}, binding))
+	must(t, "delete the policy's binding", objects.Delete(t.Context(), binding))
+	binding.SetResourceVersion("")
+	binding.SetUID("")
+	binding.SetManagedFields(nil)
+	restored := sync.OnceValue(func() error { return objects.Create(context.WithoutCancel(t.Context()), binding.DeepCopy()) })
+	t.Cleanup(func() { must(t, "restore the policy's binding", restored()) })
+	kind := kinds.OCIRepository()
+	wait := func(what string, accepted bool) {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		poll(ctx, t, what, func() error {
+			o := stage.Sample(t, kind, namespace)
+			o.SetName("policy")
+			o.SetLabels(bigLabels(40 << 10))
+			err := objects.Create(ctx, o, client.DryRunAll)
+			return wantf((err == nil) == accepted, "the answer to large labels: %v", err)
+		})
+	}
+	wait("large labels are accepted", true)
+	return func() {
+		must(t, "restore the policy's binding", restored())
+		wait("large labels are refused", false)
+	}
 }
