@@ -50,8 +50,8 @@ var errCrowdedOut = errors.New("another namespace needed the place of this work"
 // An object that has to wait is woken when it may be reconciled: it gets a worker and is queued
 // again. The zero value has no limits.
 //
-// These rules do not prevent one attack. A tenant that has five times as many namespaces as there
-// are workers, and a slow object in each, can occupy all workers for [longWork].
+// These rules do not prevent one attack. A tenant that has four namespaces for each worker, three
+// more namespaces, and slow objects in each, can occupy all workers for [longWork].
 type workers struct {
 	mu         sync.Mutex // guards the fields below; never held during I/O
 	number     int        // number of workers; zero for no limit
