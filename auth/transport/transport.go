@@ -44,6 +44,7 @@ func Default() *http.Transport {
 		MaxIdleConnsPerHost:    10,
 		MaxResponseHeaderBytes: 64 << 10,
 		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: attempt.StreamBuffer},
 	}
 }
 

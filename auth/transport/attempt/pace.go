@@ -15,6 +15,10 @@ const (
 	// Grace is the longest permitted delay of a body, compared with a body that arrives at
 	// [MinRate]. Only the time during calls of Read counts.
 	Grace = 30 * time.Second
+	// StreamBuffer is how many bytes of an HTTP/2 answer are stored before the program reads them.
+	// The default of package net/http is 4 MiB. Hostile servers could then fill much memory with
+	// answers that the program reads slowly.
+	StreamBuffer = 1 << 20
 )
 
 // errTooSlow says that an answer's body arrives more slowly than [MinRate] and [Grace] permit. The

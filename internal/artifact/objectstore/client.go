@@ -40,13 +40,12 @@ type session struct {
 	insecure bool
 	caller   origin.Caller
 
-	mu    sync.Mutex // held while a page is read: the pages of a listing come one after the other
+	mu    sync.Mutex // guards taken
 	taken int64      // bytes of the program's pool for the last page
 }
 
 // RoundTrip implements http.RoundTripper.
 func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
-	reserve.Rest(req.Context()) // the last page is decoded
 	server := Server(req.URL.Host, s.caller)
 	refused := func(what, fix string) error {
 		return &origin.Error{Server: server, Code: origin.CodeProtocol, Fix: fix, Err: errors.New(what + " is refused")}
@@ -77,7 +76,9 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, e
 	}
-	if !content {
+	if content {
+		s.freePage(req.Context()) // the whole list is decoded
+	} else {
 		defer resp.Body.Close() //nolint:errcheck // read only
 		page, err := s.nextPage(req.Context(), resp.Body, server)
 		if err != nil {
@@ -90,16 +91,24 @@ func (s *session) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // nextPage reads a page. Before, it gives the previous page's memory back to the program's pool. A
 // library may close a page before the library decodes the page, so the end of the page's body would
-// be too early. For a large page, nextPage waits for a turn to decode the page. The turn ends when
-// [List] gets the page's first object, or with the next request.
+// be too early. For a large page, nextPage waits for a turn to decode the page. Each [Storage] ends
+// the turn after the page is decoded.
 func (s *session) nextPage(ctx context.Context, answer io.Reader, server origin.Server) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	reserve.Free(ctx, s.taken)
+	s.freePage(ctx)
 	page, taken, err := readPage(ctx, answer, server)
+	s.mu.Lock()
 	s.taken = taken
+	s.mu.Unlock()
 	if taken > largePage {
 		err = errors.Join(err, reserve.Compute(ctx))
 	}
 	return page, err
+}
+
+// freePage gives the memory of the last page back to the program's pool.
+func (s *session) freePage(ctx context.Context) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reserve.Free(ctx, s.taken)
+	s.taken = 0
 }

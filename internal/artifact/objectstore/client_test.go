@@ -18,6 +18,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // asked sends one request and returns the answer's body and the number of requests that arrived,
@@ -289,5 +290,36 @@ func TestCredentialErrorsPassThrough(t *testing.T) {
 	}
 	if err := objectstore.Explain(t.Context(), objectstore.Server("host", origin.Caller{}), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestPagesShareMemory checks how long a page counts as used memory. The memory of the first page
+// is free when the second page arrives. The memory of the last page is free when the first object
+// is requested.
+func TestPagesShareMemory(t *testing.T) {
+	server := httptest.NewTLSServer(status(http.StatusOK, strings.Repeat("x", 1<<20)))
+	defer server.Close()
+	client := objectstore.NewClient(server.Client().Transport, false, origin.Caller{})
+	memory := reserve.New(10 << 20) // enough for two pages with their decoders
+	account := func(tenant string) context.Context {
+		ctx, end := context.WithCancelCause(t.Context())
+		ctx, closed := memory.Open(ctx, tenant, end)
+		t.Cleanup(closed)
+		return ctx
+	}
+	fetching := account("fetching")
+	for range 5 {
+		if _, err := get(fetching, client, server.URL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := reserve.Take(account("other"), 10<<20); err == nil {
+		t.Error("a page takes no memory")
+	}
+	if _, err := get(objectstore.Content(fetching), client, server.URL); err != nil {
+		t.Fatal(err)
+	}
+	if err := reserve.Take(account("another"), 10<<20); err != nil {
+		t.Errorf("the last page still takes memory: %v", err)
 	}
 }

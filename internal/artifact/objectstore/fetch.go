@@ -126,7 +126,7 @@ type content struct {
 	object  Object
 	head    []byte
 	rest    io.ReadCloser // nil if head is the whole content
-	release func()        // gives the slot and the memory of head back
+	release func()        // gives the slot and the memory of the content back
 }
 
 // fetch starts to read an object. The caller must have taken a slot, by sending a value to slots.
@@ -136,6 +136,9 @@ func fetch(ctx context.Context, storage Storage, o Object, slots <-chan struct{}
 	go func() {
 		defer close(p.ready)
 		size := headSize(o)
+		if o.Size >= piece {
+			size += attempt.StreamBuffer // more bytes arrive while the object waits for its turn
+		}
 		if p.err = reserve.Take(ctx, size); p.err != nil {
 			p.release()
 			return

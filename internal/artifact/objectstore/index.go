@@ -76,7 +76,6 @@ func List(ctx context.Context, storage Storage, source string, opts Options) (*I
 	l := lister{opts: opts, matcher: opts.Ignore.Matcher(), index: &Index{source: source, reader: opts.Reader}}
 	defer reserve.Rest(ctx)
 	for object, err := range storage.List(ctx, opts.Prefix) {
-		reserve.Rest(ctx) // the object's page is decoded
 		if err != nil {
 			return nil, err
 		}

@@ -315,7 +315,7 @@ func (c *Client) protocol(what string) *origin.Error {
 // readAll takes memory for the answer and for its decoder from the program's pool. The pool
 // gets the memory back after the whole fetch.
 func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what string) ([]byte, error) {
-	const step, decodedCost = 64 << 10, 4 // a decoded answer takes some three times as much memory as its bytes
+	const step = 64 << 10
 	var body bytes.Buffer
 	for {
 		n, err := io.CopyN(&body, r, step)
@@ -324,7 +324,7 @@ func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what str
 		}
 		ended := errors.Is(err, io.EOF)
 		if err == nil || ended {
-			err = reserve.Take(ctx, n*decodedCost)
+			err = reserve.Take(ctx, documentCost(body.Bytes()[body.Len()-int(n):]))
 		}
 		if err != nil {
 			return nil, c.bodyError(ctx, err, what)

@@ -230,8 +230,9 @@ func TimedOut(err error, reason string) (Failure, bool) {
 	case errors.Is(early.why, errCrowdedOut):
 		f.Message = "the object took long, and objects of other namespaces needed the controller: " + err.Error() + "; find out why the answers are slow"
 	case errors.Is(early.why, reserve.ErrEnded):
-		f.Message = "the answers were large, and the controller has no more memory for this namespace: " + err.Error() +
-			"; fetch less at once, or ask the administrator for a higher memory limit of the controller"
+		// Leave out the error's own text, which blames the server.
+		f.Message = "the answers were large, and the controller has no more memory for this namespace; " +
+			"fetch less at once, or ask the administrator for a higher memory limit of the controller"
 	default:
 		f.Message = "spec.timeout has passed: " + err.Error() + "; raise spec.timeout, or find out why the answers are slow"
 	}

@@ -282,8 +282,8 @@ func TestMemoryIsShared(t *testing.T) {
 	if c := w.ready(o); c.Reason != "Slow" || !strings.Contains(c.Message, "no more memory for this namespace") {
 		t.Errorf("too much memory: %+v", c)
 	}
-	bytes = 300 << 20 // of 512 MiB
-	for range 2 {
+	bytes = 100 << 20
+	for range 40 { // together much more than the memory of all fetches
 		w.reconcile(o)
 		if c := w.ready(o); c.Status != metav1.ConditionTrue {
 			t.Errorf("enough memory: %+v", c)

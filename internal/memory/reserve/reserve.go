@@ -5,8 +5,9 @@
 // account. Code that stores a server's data in memory takes memory from the pool with [Take], and
 // gives the memory back with [Free].
 //
-// If the memory is used up, a fetch must end. The tenant that uses most memory loses its largest
-// fetch. So a tenant never loses a fetch while another tenant uses more memory.
+// If the memory is used up, a fetch must end. Usually, the tenant that uses most memory loses its
+// largest fetch. But the fetch that asks for more memory ends if its own tenant would then use
+// most. So beside nine other tenants, a tenant can always use a tenth of the memory.
 //
 // Large answers also take long to decode. If many fetches decoded at once, the fetches of other
 // tenants would get little time of the processors. So few fetches decode at once, and the tenants
@@ -67,7 +68,7 @@ type account struct {
 	tenant string
 	end    context.CancelCauseFunc
 	used   int64 // bytes
-	ended  bool  // the pool has ended the fetch
+	ended  bool  // the pool has ended the fetch, or the account is closed
 
 	computes atomic.Bool // the fetch has a turn
 }
@@ -99,6 +100,7 @@ func (a *account) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.free(a, a.used)
+	a.ended = true // after close, the fetch gets no more memory
 	delete(p.open[a.tenant], a)
 	if len(p.open[a.tenant]) == 0 {
 		delete(p.open, a.tenant)

@@ -137,7 +137,7 @@ func growListings(tn *tenant) {
 
 // growManifests acts as a tenant with registries whose manifests are large in memory. Some
 // manifests exceed the bound of JSON values, so that the controller must not decode them. Other
-// manifests are just within the bounds: they have almost 4 MiB, and almost 50,000 values.
+// manifests are just within the bounds: they have almost 4 MiB, or almost 50,000 values.
 func growManifests(tn *tenant) {
 	t := tn.t
 	const (

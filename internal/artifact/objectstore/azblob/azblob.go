@@ -17,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // Options of a container.
@@ -98,6 +99,7 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[objectstore
 		pages := s.client.NewListBlobsFlatPager(options)
 		for pages.More() {
 			page, err := pages.NextPage(ctx)
+			reserve.Rest(ctx) // the page is decoded
 			if err == nil && page.Segment == nil {
 				err = errors.New("a page without a list")
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/boundedjson"
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // Options of a bucket.
@@ -103,6 +104,7 @@ func (s *bucketStorage) List(ctx context.Context, prefix string) iter.Seq2[objec
 		query := url.Values{"alt": {"json"}, "projection": {"noAcl"}, "fields": {fields}, "prefix": {prefix}}
 		for {
 			page, err := s.list(ctx, query)
+			reserve.Rest(ctx) // the page is decoded
 			if err != nil {
 				yield(objectstore.Object{}, objectstore.Explain(ctx, s.server, err))
 				return

@@ -17,6 +17,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/objectstore"
 	"github.com/lanyard-dev/lanyard/internal/artifact/origin"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // Options of a bucket.
@@ -100,6 +101,7 @@ func (s *storage) List(ctx context.Context, prefix string) iter.Seq2[objectstore
 		})
 		for last := ""; pages.HasMorePages(); {
 			page, err := pages.NextPage(ctx)
+			reserve.Rest(ctx) // the page is decoded
 			if err == nil && aws.ToBool(page.IsTruncated) {
 				// The page says that more pages follow. If it has no continuation token, the client
 				// would end the list nevertheless. Then half a bucket would look like the whole
