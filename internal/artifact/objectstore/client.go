@@ -99,8 +99,8 @@ func (s *session) nextPage(ctx context.Context, answer io.Reader, server origin.
 	s.mu.Lock()
 	s.taken = taken
 	s.mu.Unlock()
-	if taken > largePage {
-		err = errors.Join(err, reserve.Compute(ctx))
+	if err == nil && taken > reserve.Large {
+		err = reserve.Compute(ctx)
 	}
 	return page, err
 }

@@ -102,8 +102,8 @@ type lister struct {
 	bytes   int64 // bytes of the unpacked archive
 }
 
-// takeMemory takes memory for the index from the program's pool. The pool gets the memory
-// back after the whole fetch.
+// takeMemory takes memory for the index from the program's pool. The pool gets the memory back
+// after the whole fetch.
 func (l *lister) takeMemory(ctx context.Context) error {
 	// An entry costs twice as much while the list grows. A text costs up to 16 bytes more than its
 	// length.

@@ -58,7 +58,9 @@ func readPage(ctx context.Context, answer io.Reader, server origin.Server) (whol
 		case err != nil && !errors.Is(err, io.EOF):
 			return nil, taken, err
 		}
-		cost := n*byteCost + int64(more+bytes.Count(next, []byte(",")))*partCost
+		// Commas count too, because JSON separates its values by commas. TestCostOfPages compares the
+		// cost with the memory that the libraries allocate.
+		cost := reserve.Cost(len(next), more+bytes.Count(next, []byte(",")))
 		if err := reserve.Take(ctx, cost); err != nil {
 			return nil, taken, err
 		}
@@ -68,17 +70,6 @@ func readPage(ctx context.Context, answer io.Reader, server origin.Server) (whol
 		}
 	}
 }
-
-// The memory that a page needs, in bytes: for each byte of the page with its copies, and for each
-// part that a library decodes. For this purpose, a comma counts as a part, because JSON separates
-// its values by commas. TestCostOfPages compares the costs with the memory that libraries allocate.
-const (
-	byteCost = 4
-	partCost = 300
-	// largePage is the memory of a page that takes some milliseconds to decode. Such a page has
-	// about three hundred objects.
-	largePage = 1 << 20
-)
 
 // TooLarge returns the error for a page of a listing that exceeds a limit. The error's text is made
 // of the format and the limit.

@@ -312,8 +312,8 @@ func (c *Client) protocol(what string) *origin.Error {
 }
 
 // readAll reads an answer. If the answer is longer than limit bytes, the error has CodeTooLarge.
-// readAll takes memory for the answer and for its decoder from the program's pool. The pool
-// gets the memory back after the whole fetch.
+// readAll takes memory for the answer and for its decoder from the program's pool. The pool gets
+// the memory back after the whole fetch.
 func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what string) ([]byte, error) {
 	const step = 64 << 10
 	var body bytes.Buffer
@@ -324,7 +324,7 @@ func (c *Client) readAll(ctx context.Context, r io.Reader, limit int64, what str
 		}
 		ended := errors.Is(err, io.EOF)
 		if err == nil || ended {
-			err = reserve.Take(ctx, documentCost(body.Bytes()[body.Len()-int(n):]))
+			err = reserve.Take(ctx, cost(body.Bytes()[body.Len()-int(n):]))
 		}
 		if err != nil {
 			return nil, c.bodyError(ctx, err, what)

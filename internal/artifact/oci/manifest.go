@@ -192,26 +192,17 @@ func (c *Client) manifest(ctx context.Context, reference string) (rawManifest, e
 	return m, nil
 }
 
-const (
-	// maxValues bounds the JSON tokens of a manifest or index.
-	maxValues = 50_000
-	// largeDocument is the memory of a manifest or index that takes some milliseconds to decode, in
-	// bytes; see documentCost.
-	largeDocument = 1 << 20
-)
+// maxValues bounds the JSON tokens of a manifest or index.
+const maxValues = 50_000
 
-// documentCost estimates the memory of a part of a manifest or index, in bytes. The memory is for
-// the text and its copies, and for the decoded values. A comma separates two values, such as two
-// layers.
-func documentCost(part []byte) int64 {
-	const byteCost, valueCost = 4, 300
-	return byteCost*int64(len(part)) + valueCost*int64(bytes.Count(part, []byte(",")))
-}
+// cost estimates the memory of a part of a manifest or index, in bytes; see [reserve.Cost]. A comma
+// separates two values, such as two layers.
+func cost(part []byte) int64 { return reserve.Cost(len(part), bytes.Count(part, []byte(","))) }
 
 // decode decodes a manifest or index. The parameter what is the document's name in errors, such as
 // "the manifest". For a large document, decode waits for a turn; see [reserve.Compute].
 func (c *Client) decode(ctx context.Context, body []byte, what string, v any) error {
-	if documentCost(body) > largeDocument {
+	if cost(body) > reserve.Large {
 		if err := reserve.Compute(ctx); err != nil {
 			return c.bodyError(ctx, err, what)
 		}

@@ -155,6 +155,15 @@ func Compute(ctx context.Context) error {
 	return nil
 }
 
+// Large is the cost from which a document takes some milliseconds to decode, in bytes. The decoder
+// of such a document should wait for a turn; see [Cost] and [Compute].
+const Large = 1 << 20
+
+// Cost estimates how much memory an XML or JSON document needs, in bytes: for its text with copies,
+// and for its decoded values. The arguments are the number of bytes of the text, and the number of
+// the values: elements, attributes, or members.
+func Cost(bytes, values int) int64 { return 4*int64(bytes) + 300*int64(values) }
+
 // Rest ends the turn of [Compute]. If the fetch has no turn, Rest does nothing.
 func Rest(ctx context.Context) {
 	if a, ok := ctx.Value(key{}).(*account); ok {
