@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -197,16 +198,20 @@ const (
 	manyNamespaces = 6
 	// perNamespace is the number of objects that the tenant creates in each namespace.
 	perNamespace = 8
-	// slowByte is the pause between two bytes of a slow body. A body of 1 MiB then takes weeks.
+	// slowByte is the pause between two bytes of a slow body, or between two parts of several bytes.
+	// A body of 1 MiB then takes weeks if it is sent byte by byte.
 	slowByte = 2 * time.Second
 )
 
-// slowly answers with a body, and pauses for slowByte after each byte. The answer ends early if the
-// client disconnects.
-func slowly(w http.ResponseWriter, r *http.Request, body []byte) {
+// slowly answers with a body, one byte after the other; see slowlyBy.
+func slowly(w http.ResponseWriter, r *http.Request, body []byte) { slowlyBy(1, w, r, body) }
+
+// slowlyBy answers with a body. After each part with the given number of bytes, slowlyBy pauses for
+// slowByte. The answer ends early if the client disconnects.
+func slowlyBy(bytes int, w http.ResponseWriter, r *http.Request, body []byte) {
 	w.Header().Set("Content-Length", fmt.Sprint(len(body)))
-	for i := range body {
-		if _, err := w.Write(body[i : i+1]); err != nil {
+	for part := range slices.Chunk(body, bytes) {
+		if _, err := w.Write(part); err != nil {
 			return
 		}
 		_ = http.NewResponseController(w).Flush()
@@ -283,18 +288,7 @@ func holdMemory(tn *tenant) {
 			return
 		}
 		w.Header().Set("ETag", `"1"`)
-		w.Header().Set("Content-Length", strconv.Itoa(size))
-		for range size / (4 << 10) { // 2 KiB per second
-			if _, err := w.Write(make([]byte, 4<<10)); err != nil {
-				return
-			}
-			_ = http.NewResponseController(w).Flush()
-			select {
-			case <-time.After(slowByte):
-			case <-r.Context().Done():
-				return
-			}
-		}
+		slowlyBy(4<<10, w, r, make([]byte, size)) // 2 KiB per second
 	}, func(tn *tenant, name, host string) client.Object {
 		o := tn.bucket(name, host)
 		o.Spec.Timeout = &metav1.Duration{Duration: maxTimeout}

@@ -70,13 +70,8 @@ func growMetadata(tn *tenant) {
 				}
 			}
 			for i := range number {
-				o := stage.Sample(t, kind, tn.namespace)
+				o := large(t, kind, tn.namespace, field, labels, finalizers)
 				o.SetName(fmt.Sprint(field, "-", i))
-				if field == "labels" {
-					o.SetLabels(labels)
-				} else {
-					o.SetFinalizers(finalizers)
-				}
 				err := objects.Create(t.Context(), o)
 				if err == nil {
 					tn.discard(o)
@@ -97,6 +92,19 @@ func growMetadata(tn *tenant) {
 	}
 }
 
+// large returns a sample object of a kind, with the given labels or with the given finalizers. The
+// parameter field says which: labels or finalizers.
+func large(t *testing.T, kind kinds.Kind, namespace, field string, labels map[string]string, finalizers []string) *unstructured.Unstructured {
+	t.Helper()
+	o := stage.Sample(t, kind, namespace)
+	if field == "labels" {
+		o.SetLabels(labels)
+	} else {
+		o.SetFinalizers(finalizers)
+	}
+	return o
+}
+
 // discard deletes an object at the end of the attack, and removes the object's finalizers.
 func (tn *tenant) discard(o *unstructured.Unstructured) {
 	tn.t.Cleanup(func() {
@@ -112,9 +120,9 @@ func (tn *tenant) discard(o *unstructured.Unstructured) {
 const metadataPolicy = "lanyard-metadata"
 
 // storeGiants acts as a tenant whose objects were stored before the chart had its admission policy.
-// The objects of all namespaced kinds take 1.4 MB, because of their labels or finalizers. The programs
-// must remember only a small part of each object. Kubernetes must be able to delete the namespace
-// of the objects.
+// The objects of all namespaced kinds take 1.4 MB, because of their labels or finalizers. The
+// programs must remember only a small part of each object. Kubernetes must be able to delete the
+// namespace of the objects.
 func storeGiants(tn *tenant) {
 	t := tn.t
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace + "-giants"}}
@@ -131,15 +139,12 @@ func storeGiants(tn *tenant) {
 	var stuck []*unstructured.Unstructured // the objects with finalizers of the tenant
 	var seen []client.Object               // the objects of the kinds whose status says what is wrong
 	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return !k.ClusterScoped }) {
-		for field := range map[string]bool{"labels": true, "finalizers": true} {
+		for _, field := range []string{"labels", "finalizers"} {
 			for i := range number {
 				tn.tried++
-				o := stage.Sample(t, kind, namespace.Name)
+				o := large(t, kind, namespace.Name, field, labels, finalizers)
 				o.SetName(fmt.Sprint(field, "-giant-", i))
-				if field == "labels" {
-					o.SetLabels(labels)
-				} else {
-					o.SetFinalizers(finalizers)
+				if field == "finalizers" {
 					stuck = append(stuck, o)
 				}
 				if kind.Fetches() {
