@@ -46,10 +46,11 @@ const (
 	maxRunning = 16
 	maxWaiting = 1024 // waiting requests of all namespaces together
 	// maxWaitingPerNamespace is the maximum number of requests of one namespace that wait for a
-	// place in running. A waiting request takes a seat at the API server. The chart's PriorityLevelConfigurations have 42 seats
-	// for token requests, and 11 for those of Lanyard's controllers. So if a few namespaces have
-	// many requests, seats stay free for other namespaces. And if other namespaces have no requests,
-	// the controllers get no refusal: one namespace may have 8 running requests besides.
+	// place in running. A waiting request takes a seat at the API server. The chart's
+	// PriorityLevelConfigurations have 42 seats for token requests, and 11 for those of Lanyard's
+	// controllers. So if a few namespaces have many requests, seats stay free for other namespaces.
+	// And if other namespaces have no requests, the controllers get no refusal: one namespace may
+	// have 8 running requests besides.
 	maxWaitingPerNamespace = 3
 )
 
