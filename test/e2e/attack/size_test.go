@@ -175,7 +175,9 @@ func storeGiants(tn *tenant) {
 		must(t, "write a patch", err)
 		must(t, "take the finalizers from "+o.GetName(), client.IgnoreNotFound(objects.Patch(t.Context(), o, client.RawPatch(types.MergePatchType, data))))
 	}
-	awaitGone(t, namespace, patience)
+	// For each object, the API server needs up to two seconds per write. The namespace controller
+	// pauses for up to 15 seconds between its attempts.
+	awaitGone(t, namespace, 4*patience)
 }
 
 // removeMetadataPolicy removes the binding of the admission policy, and waits until large labels
