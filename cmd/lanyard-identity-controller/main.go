@@ -63,7 +63,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	objects := &object.Shared{
-		Client: mgr.GetClient(), Recorder: mgr.GetEventRecorder(flags.Name), Elected: mgr.Elected(),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder(flags.Name), Elected: mgr.Elected(),
 		Dependencies: object.Dependencies{Subscribe: func(changed func(object.Dependency)) {
 			for _, p := range parts {
 				p.subscribe(changed)

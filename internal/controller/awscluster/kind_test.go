@@ -49,7 +49,8 @@ func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *
 	w := &world{World: identitytest.New(t), t: t}
 	scheme := runtime.NewScheme()
 	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), kinds.All().AddToScheme(scheme)))
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.AWSCluster{})
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.AWSCluster{}).
+		WithIndex(&v1alpha1.AWSCluster{}, metav1.ObjectNameField, controllertest.NameIndex)
 	must.Succeed(t, awscluster.AddIndex(t.Context(), indexer{builder}))
 	w.kube = builder.Build()
 	options := awscluster.Options{Identities: w.Identities, Provider: w.Provider, Cache: w.Tokens, Observer: w.Tokens, Memory: w.kube}
@@ -66,7 +67,7 @@ func newWorld(t *testing.T, creates bool, change ...func(*awscluster.Options)) *
 
 // restart replaces the reconciler by a new one, without memory of earlier reconciliations.
 func (w *world) restart() {
-	w.r = awscluster.New(&tenant.Shared{Shared: &object.Shared{Client: controllertest.Remembering(w.kube), Recorder: events.NewFakeRecorder(1000)}}, w.options)
+	w.r = awscluster.New(&tenant.Shared{Shared: &object.Shared{Client: controllertest.Remembering(w.kube), Live: w.kube, Recorder: events.NewFakeRecorder(1000)}}, w.options)
 }
 
 // indexer adds indexes to a fake client.

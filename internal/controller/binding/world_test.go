@@ -72,7 +72,8 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 	must.Succeed(t, errors.Join(kinds.All().AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	w := &world{t: t}
 	w.kube = interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithObjects(objects...).
-		WithStatusSubresource(&identityv1.WorkloadIdentityBinding{}).Build(), w.calls())
+		WithStatusSubresource(&identityv1.WorkloadIdentityBinding{}).
+		WithIndex(&identityv1.WorkloadIdentityBinding{}, metav1.ObjectNameField, controllertest.NameIndex).Build(), w.calls())
 	w.server = newTokenServer(t, w.kube)
 	w.restart()
 	return w
@@ -149,7 +150,7 @@ func (w *world) restart() {
 	}
 	w.events = events.NewFakeRecorder(10_000)
 	w.r = binding.New(&tenant.Shared{Shared: &object.Shared{
-		Client: controllertest.Remembering(w.kube), Recorder: w.events, Dependencies: object.Dependencies{Subscribe: func(func(object.Dependency)) {}},
+		Client: controllertest.Remembering(w.kube), Live: w.kube, Recorder: w.events, Dependencies: object.Dependencies{Subscribe: func(func(object.Dependency)) {}},
 	}}, options)
 }
 

@@ -92,7 +92,8 @@ func New[O object.Object](t *testing.T, registry string, options store.Options, 
 	scheme.AddKnownTypeWithName(flux.GroupVersionKind(), flux)
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(flux)
 	for _, kind := range table.Where(kinds.Kind.Fetches) {
-		builder.WithStatusSubresource(kind.New()).WithIndex(kind.New(), "dependencies", func(o client.Object) []string {
+		builder.WithStatusSubresource(kind.New()).WithIndex(kind.New(), metav1.ObjectNameField, NameIndex)
+		builder.WithIndex(kind.New(), "dependencies", func(o client.Object) []string {
 			if _, mine := o.(O); !mine || w.Index == nil {
 				return nil
 			}
@@ -103,6 +104,10 @@ func New[O object.Object](t *testing.T, registry string, options store.Options, 
 	w.boot()
 	return w
 }
+
+// NameIndex is an index of the fake API server, for the field metav1.ObjectNameField. A real API
+// server needs no index to list the objects with a name.
+func NameIndex(o client.Object) []string { return []string{o.GetName()} }
 
 // boot makes the dependencies of a controller that starts: an open store, empty caches.
 func (w *World[O]) boot() {
@@ -124,7 +129,7 @@ func (w *World[O]) boot() {
 	w.Shared = &source.Shared{
 		Shared: &tenant.Shared{
 			Shared: &object.Shared{
-				Client: w.counting(), Recorder: w.Events, Metrics: tokens, Elected: w.Elected,
+				Client: w.counting(), Live: w.Kube, Recorder: w.Events, Metrics: tokens, Elected: w.Elected,
 				Dependencies: object.Dependencies{Subscribe: w.Access.Subscribe},
 			},
 			Rules: spec.Rules{Providers: []string{"aws"}, TokenServer: true}, Renew: w.Access.Renew, Durations: tenant.NewDurations(),

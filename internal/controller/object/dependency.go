@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
 // Dependency is something that objects depend on, such as a ServiceAccount.
@@ -60,8 +61,12 @@ const dependencyIndex = "dependencies"
 
 func (d Dependency) key() string { return d.Kind + "/" + d.Namespace + "/" + d.Name }
 
-// dependencies returns the keys of the object's dependencies.
+// dependencies returns the keys of the object's dependencies. An object that is too large for the
+// cache has none: a change of a dependency does not make the object smaller.
 func (r *Reconciler[O, P]) dependencies(o client.Object) []string {
+	if memory.Refused(o) != nil {
+		return nil
+	}
 	var keys []string
 	for _, d := range r.kind.View(o.(O)).DependsOn { // the index has only objects of type O
 		keys = append(keys, d.key())

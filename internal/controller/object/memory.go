@@ -3,8 +3,9 @@ package object
 import (
 	"context"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
@@ -44,15 +45,21 @@ func (r *Reconciler[O, P]) refuse(ctx context.Context, t *turn[O, P]) error {
 	return r.failed(ctx, t)
 }
 
-// whole returns an object for which the cache has only a stub. The controller has no right to get
-// objects. So whole sends a patch without changes to the API server. The answer to the patch
-// contains the whole object.
-func (r *Reconciler[O, P]) whole(ctx context.Context, stub O) (O, error) {
-	o, _ := r.kind.Empty()
-	o.SetNamespace(stub.GetNamespace())
-	o.SetName(stub.GetName())
-	err := r.shared.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{}`)))
-	return o, err
+// whole returns an object for which the cache has only a stub. If the object does not exist, found
+// is false. The controllers have no right to get objects, but the right to list them. So whole
+// lists the objects with this name. Another way is a patch without changes, but for a patch the API
+// server decodes and checks a large object, which can take seconds.
+func (r *Reconciler[O, P]) whole(ctx context.Context, stub O) (o O, found bool, err error) {
+	_, list := r.kind.Empty()
+	err = r.shared.Live.List(ctx, list, client.InNamespace(stub.GetNamespace()), client.MatchingFields{metav1.ObjectNameField: stub.GetName()})
+	if err != nil {
+		return o, false, err
+	}
+	err = apimeta.EachListItem(list, func(listed runtime.Object) error {
+		o, found = listed.(O) // the list has only objects of type O
+		return nil
+	})
+	return o, found, err
 }
 
 // refusalChanged reports whether an update makes an object too large for the cache, or small enough

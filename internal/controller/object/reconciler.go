@@ -30,6 +30,9 @@ import (
 type Shared struct {
 	// Client reads the objects from the cache, and patches them and their status.
 	Client client.Client
+	// Live lists objects at the API server, without the cache. The cache has only stubs of objects
+	// that are too large for it.
+	Live client.Reader
 	// Recorder records events.
 	Recorder events.EventRecorder
 	// Metrics has metrics of single objects; nil if there are no such metrics.
@@ -380,12 +383,13 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 	if memory.Refused(o) != nil {
 		// The object is a stub: it has no spec, and may lack finalizers. The kind needs the spec,
 		// and the patch below needs all finalizers. So read the whole object.
+		var found bool
 		var err error
-		if o, err = r.whole(ctx, o); err != nil {
-			return client.IgnoreNotFound(err)
+		if o, found, err = r.whole(ctx, o); err != nil {
+			return err
 		}
-		if o.GetDeletionTimestamp().IsZero() {
-			return nil // the deleted object is gone, and a new object has its name
+		if !found || o.GetDeletionTimestamp().IsZero() {
+			return nil // the deleted object is gone; a new object may have its name
 		}
 	}
 	before := clone(o)

@@ -2,6 +2,7 @@ package object_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -77,6 +78,28 @@ func TestUsersOfOneNamespaceWake(t *testing.T) {
 			}
 		}
 	})
+}
+
+// An object that is too large for the cache is refused until its own fields change. So a change of
+// a dependency must not wake the object, and must not end the write of its status.
+func TestDependenciesDoNotWakeLargeObjects(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "large", func(o *v1alpha1.OCIRepository) {
+		for i := range 1000 {
+			metav1.SetMetaDataLabel(&o.ObjectMeta, fmt.Sprint("key-", i), "")
+		}
+	})
+	if keys := w.r.Index(o); len(keys) != 1 {
+		t.Fatalf("before the cache: %q", keys)
+	}
+	_, err := object.Remember(o)
+	must.Succeed(t, err)
+	// The stub has no spec. Kinds such as AWSCluster have a default dependency then, as this object
+	// has with an account.
+	o.Spec.ServiceAccountName = "puller"
+	if keys := w.r.Index(o); len(keys) > 0 {
+		t.Errorf("in the cache: %q", keys)
+	}
 }
 
 // Even if an account has many objects and changes often, all subscribers learn of each change

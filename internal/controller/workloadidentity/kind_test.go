@@ -70,7 +70,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w.r = workloadidentity.New(&object.Shared{
-		Client: controllertest.Remembering(w.kube), Recorder: events.NewFakeRecorder(10_000), Dependencies: object.Dependencies{Subscribe: w.ring.Subscribe},
+		Client: controllertest.Remembering(w.kube), Live: w.kube, Recorder: events.NewFakeRecorder(10_000), Dependencies: object.Dependencies{Subscribe: w.ring.Subscribe},
 	}, &issuer.Issuer{
 		URL: issuerURL, APIAudiences: []string{"https://kubernetes.default.svc"},
 		Limits: issuer.Limits{Min: 10 * time.Minute, Default: time.Hour, Max: 48 * time.Hour},
