@@ -415,6 +415,57 @@ func TestDeletedObjectLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestDeletionOfALargeObject has a cache with a stub of a deleted object. The API server has the
+// object itself, no object, or a new object with the same name. Only the deleted object must be
+// finalized. If the API server fails, the deletion must be tried again.
+func TestDeletionOfALargeObject(t *testing.T) {
+	for name, c := range map[string]struct {
+		gone, successor bool
+		list            error // error of the API server
+		finalized       []string
+	}{
+		"deleted":             {finalized: []string{"app"}},
+		"gone":                {gone: true},
+		"a new object":        {gone: true, successor: true},
+		"an API server fails": {list: errOdd},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			o := w.create("tenant-a", "app", nil)
+			w.reconcile(o)
+			must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
+			stub := w.Get(o)
+			for i := range 1000 {
+				metav1.SetMetaDataLabel(&stub.ObjectMeta, fmt.Sprint("key-", i), "")
+			}
+			_, err := object.Remember(stub)
+			must.Succeed(t, err)
+			if c.gone {
+				gone := w.Get(o)
+				gone.Finalizers = nil
+				must.Succeed(t, w.Kube.Update(t.Context(), gone))
+			}
+			if c.successor {
+				w.create("tenant-a", "app", func(o *v1alpha1.OCIRepository) { o.Finalizers = []string{meta.Finalizer} })
+			}
+			behind := true
+			w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{Get: remembering(stub, &behind)})
+			w.Shared.Live = interceptor.NewClient(w.Kube, interceptor.Funcs{
+				List: func(ctx context.Context, kube client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if c.list != nil {
+						return c.list
+					}
+					return kube.List(ctx, list, options...)
+				},
+			})
+			_, err = w.Reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+			if !errors.Is(err, c.list) || !slices.Equal(w.kind.finalized, c.finalized) {
+				t.Errorf("finalized %q, want %q: %v", w.kind.finalized, c.finalized, err)
+			}
+		})
+	}
+}
+
 // The finalizer stays while Finalize fails, and an event says what the deletion waits for.
 func TestDeletionThatHasToWaitIsTold(t *testing.T) {
 	w := newWorld(t)

@@ -100,6 +100,11 @@ func TestDependenciesDoNotWakeLargeObjects(t *testing.T) {
 	if keys := w.r.Index(o); len(keys) > 0 {
 		t.Errorf("in the cache: %q", keys)
 	}
+	// The deletion of an identity waits until no object uses the identity.
+	o.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+	if keys := w.r.Index(o); len(keys) != 1 {
+		t.Errorf("deleted: %q", keys)
+	}
 }
 
 // Even if an account has many objects and changes often, all subscribers learn of each change
