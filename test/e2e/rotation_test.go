@@ -176,7 +176,12 @@ func emergencyRevocation(t *testing.T, w *issuerWorld) {
 		wantVerdict(t, "Vault, of the new key", vault.login(t, token), true)
 		return nil
 	})
-	wantVerdict(t, "Vault, of the revoked key after the second step", vault.login(t, old), false)
+	// Vault's library answers a login with the keys that it has just read. Only afterwards, it puts
+	// these keys into its cache. So the next login may still use the former keys.
+	eventually(t, "Vault refuses the revoked key after the second step", func(context.Context) error {
+		v := vault.login(t, old)
+		return wantf(!v.granted(), "%s %s", v, v.message)
+	})
 	wantVerdict(t, "Vault, of the standby after the second step", vault.login(t, second), true)
 	must(t, "delete the object", w.people.Delete(t.Context(), object))
 }
