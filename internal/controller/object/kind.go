@@ -93,6 +93,9 @@ const MaxTimeout = 30 * time.Minute
 
 const defaultTimeout = time.Minute
 
+// removalTimeout bounds the write that removes the finalizer of a deleted object.
+const removalTimeout = time.Minute
+
 // Outcome is the result of a reconciliation.
 type Outcome struct {
 	// Reason is the failure's reason, as in Failure.Reason. It is empty if the spec is fulfilled,

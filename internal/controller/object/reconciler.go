@@ -389,7 +389,7 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 			return err
 		}
 		if !found || o.GetDeletionTimestamp().IsZero() {
-			return nil // the deleted object is gone; a new object may have its name
+			return nil // the deleted object is gone; a new object may have the same name
 		}
 	}
 	before := clone(o)
@@ -399,7 +399,12 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 		return r.notFinalized(ctx, before, o, err)
 	}
 	controllerutil.RemoveFinalizer(o, meta.Finalizer)
-	if err := r.shared.Client.Patch(ctx, o, onlyIfUnchanged(before)); err != nil {
+	// This write deletes the object, and a deletion ends the work on the object. So the end of the
+	// work must not end this write. Otherwise the write would seem to have failed, and the event
+	// below would be lost.
+	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
+	defer cancel()
+	if err := r.shared.Client.Patch(lasting, o, onlyIfUnchanged(before)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if stays {

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
@@ -137,6 +138,33 @@ func TestChangesWhileReadingEndWork(t *testing.T) {
 		})
 		if result := w.Attempt(o); result.RequeueAfter != 0 || w.Writes.Statuses != 0 || queue.Len() != 1 {
 			t.Errorf("again after %s, %d writes, %d objects in the queue", result.RequeueAfter, w.Writes.Statuses, queue.Len())
+		}
+	})
+}
+
+// The API server may send the watch event of a deletion before the response to the write that
+// deletes the object. The write must not fail then: an event still says what stays.
+func TestDeletionMayBeSeenBeforeItsResponse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		defer queue.ShutDown()
+		o := w.create("tenant-a", "app", nil)
+		w.reconcile(o)
+		w.Told()
+		w.kind.finalize = &object.LeftoverError{Message: "Secret x stays"}
+		must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
+		w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+				err := c.Patch(ctx, o, patch, opts...)
+				w.r.EndOutdatedWork().Delete(ctx, event.DeleteEvent{Object: o}, queue)
+				return errors.Join(err, ctx.Err())
+			},
+		})
+		_, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		must.Succeed(t, err)
+		if told := w.Told(); len(told) != 1 || !strings.Contains(told[0], "Warning ContentStays Secret x stays") {
+			t.Errorf("told %q", told)
 		}
 	})
 }
