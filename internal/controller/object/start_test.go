@@ -5,10 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
@@ -23,8 +21,7 @@ func TestObjectsStartSpreadOut(t *testing.T) {
 		const many, within = 1000, 10 * time.Minute
 		w := newWorld(t)
 		w.kind.startWithin = within
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer queue.ShutDown()
+		queue := newQueue(t)
 		handle := w.r.StartCreated()
 		for i := range many {
 			o := &v1alpha1.OCIRepository{}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -135,6 +136,14 @@ func (w *world) create(namespace, name string, edit func(*v1alpha1.OCIRepository
 			RegistryAccess: v1alpha1.RegistryAccess{Access: v1alpha1.Access{ServiceAccountName: "puller"}},
 		},
 	}, edit)
+}
+
+// newQueue returns a controller's queue, which is shut down when the test ends.
+func newQueue(t *testing.T) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	t.Helper()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	return queue
 }
 
 // reconcile reconciles the object once, and checks the rules that hold for all reconciled objects.

@@ -10,10 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
@@ -37,8 +35,7 @@ func accountsWakeTheirObjects(t *testing.T) {
 	w.create("tenant-b", "one", nil)
 	w.create("tenant-b", "three", nil)
 
-	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-	t.Cleanup(queue.ShutDown)
+	queue := newQueue(t)
 	tokensKnow := false
 	w.Accounts.Subscribe(func(auth.Subject) { tokensKnow = true })
 	must.Succeed(t, w.r.WatchChanges(t.Context(), queue))
@@ -127,8 +124,7 @@ func TestManyObjectsKeepNobodyWaiting(t *testing.T) {
 			},
 		})
 		ctx, stop := context.WithCancel(t.Context())
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer queue.ShutDown()
+		queue := newQueue(t)
 		must.Succeed(t, w.r.WatchChanges(ctx, queue))
 		invalidated := 0
 		w.Accounts.Subscribe(func(auth.Subject) { invalidated++ })

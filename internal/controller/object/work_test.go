@@ -35,8 +35,7 @@ type atWork struct {
 // startWork makes a worker begin to work on an object with the given spec.timeout.
 func startWork(t *testing.T, timeout time.Duration) *atWork {
 	t.Helper()
-	w := &atWork{world: newWorld(t), queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
-	t.Cleanup(w.queue.ShutDown)
+	w := &atWork{world: newWorld(t), queue: newQueue(t)}
 	if err := w.r.WatchChanges(t.Context(), w.queue); err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +123,7 @@ func TestOutdatedWorkEnds(t *testing.T) {
 // generation is read.
 func TestChangesWhileReadingEndWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer queue.ShutDown()
+		w, queue := newWorld(t), newQueue(t)
 		o := w.create("tenant-a", "app", nil)
 		w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, read client.Object, opts ...client.GetOption) error {
@@ -146,9 +143,7 @@ func TestChangesWhileReadingEndWork(t *testing.T) {
 // deletes the object. The write must not fail then: an event still says what stays.
 func TestDeletionMayBeSeenBeforeItsResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-		defer queue.ShutDown()
+		w, queue := newWorld(t), newQueue(t)
 		o := w.create("tenant-a", "app", nil)
 		w.reconcile(o)
 		w.Told()
@@ -161,8 +156,7 @@ func TestDeletionMayBeSeenBeforeItsResponse(t *testing.T) {
 				return errors.Join(err, ctx.Err())
 			},
 		})
-		_, err := w.r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-		must.Succeed(t, err)
+		w.Attempt(o)
 		if told := w.Told(); len(told) != 1 || !strings.Contains(told[0], "Warning ContentStays Secret x stays") {
 			t.Errorf("told %q", told)
 		}
