@@ -398,6 +398,9 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 	if err != nil && !stays {
 		return r.notFinalized(ctx, before, o, err)
 	}
+	if ctx.Err() != nil {
+		return ctx.Err() // what Finalize found is outdated: another object may use this object by now
+	}
 	controllerutil.RemoveFinalizer(o, meta.Finalizer)
 	// This write deletes the object, and a deletion ends the work on the object. So the end of the
 	// work must not end this write. Otherwise the write would seem to have failed, and the event

@@ -21,10 +21,11 @@ import (
 // toy is a kind that fetches nothing and stores nothing. Its objects are of type OCIRepository; it
 // uses only a few of their fields.
 type toy struct {
-	act      func(o *v1alpha1.OCIRepository) (news string, err error) // nil: Act does nothing
-	wait     func(ctx context.Context)                                // runs before act; may be nil
-	report   error
-	finalize error
+	act        func(o *v1alpha1.OCIRepository) (news string, err error) // nil: Act does nothing
+	wait       func(ctx context.Context)                                // runs before act; may be nil
+	report     error
+	finalize   error
+	finalizing func() // runs in Finalize; may be nil
 
 	startWithin time.Duration // value of View.StartWithin for each object that is not suspended
 	retryWithin time.Duration
@@ -83,6 +84,9 @@ func (k *toy) Report(_ context.Context, o *v1alpha1.OCIRepository, outcome objec
 
 func (k *toy) Finalize(_ context.Context, o *v1alpha1.OCIRepository) error {
 	k.finalized = append(k.finalized, o.Name)
+	if k.finalizing != nil {
+		k.finalizing()
+	}
 	return k.finalize
 }
 

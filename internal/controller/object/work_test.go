@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -135,6 +136,31 @@ func TestChangesWhileReadingEndWork(t *testing.T) {
 		})
 		if result := w.Attempt(o); result.RequeueAfter != 0 || w.Writes.Statuses != 0 || queue.Len() != 1 {
 			t.Errorf("again after %s, %d writes, %d objects in the queue", result.RequeueAfter, w.Writes.Statuses, queue.Len())
+		}
+	})
+}
+
+// If a dependency changes while Finalize runs, the result of Finalize may be outdated. So the object
+// stays, and is finalized again.
+func TestChangesWhileFinalizingKeepTheObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, queue := newWorld(t), newQueue(t)
+		must.Succeed(t, w.r.WatchChanges(t.Context(), queue))
+		o := w.create("tenant-a", "app", nil)
+		w.reconcile(o)
+		must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
+		w.kind.finalizing = func() {
+			w.change("tenant-a", "puller")
+			synctest.Wait()
+		}
+		w.Attempt(o)
+		if got := w.Get(o); len(got.Finalizers) != 1 || queue.Len() != 1 {
+			t.Errorf("finalizers %v, %d objects in the queue", got.Finalizers, queue.Len())
+		}
+		w.kind.finalizing = nil
+		w.Attempt(o)
+		if err := w.Kube.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+			t.Errorf("the object is still there: %v", err)
 		}
 	})
 }
