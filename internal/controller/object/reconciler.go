@@ -398,16 +398,22 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 	if err != nil && !stays {
 		return r.notFinalized(ctx, before, o, err)
 	}
+	// If the work has ended, the result of Finalize may be outdated. For example, an AWS identity may
+	// be in use by now.
 	if ctx.Err() != nil {
-		return ctx.Err() // what Finalize found is outdated: another object may use this object by now
+		return ctx.Err()
 	}
 	controllerutil.RemoveFinalizer(o, meta.Finalizer)
-	// This write deletes the object, and a deletion ends the work on the object. So the end of the
-	// work must not end this write. Otherwise the write would seem to have failed, and the event
-	// below would be lost.
-	lasting, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
-	defer cancel()
-	if err := r.shared.Client.Patch(lasting, o, onlyIfUnchanged(before)); err != nil {
+	writing := ctx
+	if stays {
+		// The write may delete the object, and the deletion ends the work. If the end of the work
+		// also ended the write, the write would seem to have failed. Then no event would say what
+		// stays.
+		var cancel context.CancelFunc
+		writing, cancel = context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
+		defer cancel()
+	}
+	if err := r.shared.Client.Patch(writing, o, onlyIfUnchanged(before)); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if stays {

@@ -140,8 +140,8 @@ func TestChangesWhileReadingEndWork(t *testing.T) {
 	})
 }
 
-// If a dependency changes while Finalize runs, the result of Finalize may be outdated. So the object
-// stays, and is finalized again.
+// If a dependency changes while Finalize runs, the result of Finalize may be outdated. So the
+// object stays, and is finalized again.
 func TestChangesWhileFinalizingKeepTheObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, queue := newWorld(t), newQueue(t)
@@ -159,34 +159,52 @@ func TestChangesWhileFinalizingKeepTheObject(t *testing.T) {
 		}
 		w.kind.finalizing = nil
 		w.Attempt(o)
-		if err := w.Kube.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-			t.Errorf("the object is still there: %v", err)
+		if err := w.Kube.Get(t.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) || len(w.kind.finalized) != 2 {
+			t.Errorf("finalized %v; the object is still there: %v", w.kind.finalized, err)
 		}
 	})
 }
 
-// The API server may send the watch event of a deletion before the response to the write that
-// deletes the object. The write must not fail then: an event still says what stays.
+// A write may delete the object. The API server may send the watch event of the deletion before the
+// response to the write. If something stays, the write must still succeed, so that an event says
+// what stays. Otherwise the end of the work ends the write, because Finalize may be outdated.
 func TestDeletionMayBeSeenBeforeItsResponse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, queue := newWorld(t), newQueue(t)
-		o := w.create("tenant-a", "app", nil)
-		w.reconcile(o)
-		w.Told()
-		w.kind.finalize = &object.LeftoverError{Message: "Secret x stays"}
-		must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
-		w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				err := c.Patch(ctx, o, patch, opts...)
-				w.r.EndOutdatedWork().Delete(ctx, event.DeleteEvent{Object: o}, queue)
-				return errors.Join(err, ctx.Err())
-			},
+	for name, test := range map[string]struct {
+		finalize error
+		ends     bool     // the end of the work ends the write
+		told     []string // parts of the events
+	}{
+		"something stays": {&object.LeftoverError{Message: "Secret x stays"}, false, []string{"Warning ContentStays Secret x stays"}},
+		"nothing stays":   {nil, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, queue := newWorld(t), newQueue(t)
+				o := w.create("tenant-a", "app", nil)
+				w.reconcile(o)
+				w.Told()
+				w.kind.finalize = test.finalize
+				must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
+				var bounded, ended bool
+				w.Shared.Client = interceptor.NewClient(w.Kube, interceptor.Funcs{
+					Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+						err := c.Patch(ctx, o, patch, opts...)
+						w.r.EndOutdatedWork().Delete(ctx, event.DeleteEvent{Object: o}, queue)
+						_, bounded = ctx.Deadline()
+						ended = ctx.Err() != nil
+						return errors.Join(err, ctx.Err())
+					},
+				})
+				w.Attempt(o)
+				if ended != test.ends || queue.Len() != 1 || !ended && !bounded {
+					t.Errorf("the write ended: %t, it has a bound: %t, %d objects in the queue", ended, bounded, queue.Len())
+				}
+				if told := w.Told(); !slices.EqualFunc(told, test.told, strings.Contains) {
+					t.Errorf("told %q", told)
+				}
+			})
 		})
-		w.Attempt(o)
-		if told := w.Told(); len(told) != 1 || !strings.Contains(told[0], "Warning ContentStays Secret x stays") {
-			t.Errorf("told %q", told)
-		}
-	})
+	}
 }
 
 // If too many slow reconciliations go on, the controller ends the work of one object. This object
