@@ -273,6 +273,9 @@ func (s *store) clearOnce(ctx context.Context, secret *secretRead, whole func(*s
 		left.disowned, left.emptied = true, false
 		return left, nil
 	}
+	if secret.DeletionTimestamp != nil {
+		stays = keepOwner // so that clear returns the same leftover again if it is called again
+	}
 	if !whole(secret) {
 		if holds || stays == dropOwner {
 			if err := s.empty(ctx, secret, stays); err != nil {

@@ -33,6 +33,9 @@ func relabel(s *corev1.Secret) { delete(s.Labels, identityv1.ProviderLabel) }
 // key, but clients still accept the token.
 func endLine(s *corev1.Secret) { s.Data[delivery.TokenKey] = append(s.Data[delivery.TokenKey], '\n') }
 
+// share adds data of the tenant to the Secret.
+func share(s *corev1.Secret) { s.Data["password"] = []byte("a") }
+
 // crowd adds more labels to the Secret than the admission policy can compare.
 func crowd(s *corev1.Secret) {
 	s.Annotations["workloadidentity.lanyard.dev/issued-at"] = "2026-11-28T12:00:00Z"
@@ -88,6 +91,9 @@ func clearings() []clearing {
 		deleted: []string{"patch", "delete"}, withdrawn: []string{"patch"}, says: "without the credential",
 	}, {
 		name: "a finalizer, and the Secret is deleted", change: []func(*corev1.Secret){held}, deletes: true,
+		deleted: []string{"patch"}, withdrawn: []string{"patch"}, says: "without the credential",
+	}, {
+		name: "a finalizer, data of others, and the Secret is deleted", change: []func(*corev1.Secret){held, share}, deletes: true,
 		deleted: []string{"patch"}, withdrawn: []string{"patch"}, says: "without the credential",
 	}, {
 		name: "a finalizer, and no label", change: []func(*corev1.Secret){held, relabel},
@@ -152,39 +158,47 @@ func checkPolicy(t *testing.T, w *world) {
 // TestTenantKeepsDeletedCredential changes the Secret of a binding as the tenant, and then deletes
 // the binding. The controller must remove the credential from the Secret. The only exception is a
 // Secret that the controller cannot change, or must not change. If the Secret still exists
-// afterwards, an event must name the Secret.
+// afterwards, an event must name the Secret. If the deletion of the binding fails at first, the
+// controller empties the Secret again, with the same result.
 func TestTenantKeepsDeletedCredential(t *testing.T) {
-	for _, c := range clearings() {
-		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, newIdentity(), newBinding())
-			w.reconcile()
-			for len(w.events.Events) > 0 {
-				<-w.events.Events
-			}
-			c.tamper(w)
-			w.wrote()
-			w.delete()
-			if wrote := w.wrote(); !slices.Equal(wrote, c.deleted) {
-				t.Errorf("wrote %v, want %v", wrote, c.deleted)
-			}
-			checkCleared(t, w, c.keeps)
-			if s := w.secret(); (s != nil) != (c.says != "") || s != nil && s.DeletionTimestamp == nil && !c.disowned() {
-				t.Errorf("the Secret is %v", s)
-			}
-			var event string
-			if len(w.events.Events) > 0 {
-				event = <-w.events.Events
-			}
-			if c.says == "" && event != "" || !strings.Contains(event, c.says) {
-				t.Errorf("event %q", event)
-			}
-			if c.says != "" && (!strings.Contains(event, meta.ReasonContentStays) || !strings.Contains(event, "Secret cloudprovider stays")) {
-				t.Errorf("event %q", event)
-			}
-			if slices.ContainsFunc(c.change, isHeld) && !strings.Contains(event, hold) {
-				t.Errorf("event %q does not name the finalizer", event)
-			}
-		})
+	for _, fails := range []bool{false, true} {
+		for _, c := range clearings() {
+			t.Run(fmt.Sprintf("%s/fails=%t", c.name, fails), func(t *testing.T) { deletedCredential(t, c, fails) })
+		}
+	}
+}
+
+// deletedCredential tests one case. If fails is true, the first deletion of the binding fails.
+func deletedCredential(t *testing.T, c clearing, fails bool) {
+	t.Helper()
+	w := newWorld(t, newIdentity(), newBinding())
+	w.reconcile()
+	for len(w.events.Events) > 0 {
+		<-w.events.Events
+	}
+	c.tamper(w)
+	w.wrote()
+	w.conflict = fails
+	w.delete()
+	if wrote := w.wrote(); !slices.Equal(wrote, c.deleted) {
+		t.Errorf("wrote %v, want %v", wrote, c.deleted)
+	}
+	checkCleared(t, w, c.keeps)
+	if s := w.secret(); (s != nil) != (c.says != "") || s != nil && s.DeletionTimestamp == nil && !c.disowned() {
+		t.Errorf("the Secret is %v", s)
+	}
+	var event string
+	if len(w.events.Events) > 0 {
+		event = <-w.events.Events
+	}
+	if c.says == "" && event != "" || !strings.Contains(event, c.says) {
+		t.Errorf("event %q", event)
+	}
+	if c.says != "" && (!strings.Contains(event, meta.ReasonContentStays) || !strings.Contains(event, "Secret cloudprovider stays")) {
+		t.Errorf("event %q", event)
+	}
+	if slices.ContainsFunc(c.change, isHeld) && !strings.Contains(event, hold) {
+		t.Errorf("event %q does not name the finalizer", event)
 	}
 }
 

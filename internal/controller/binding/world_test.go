@@ -59,6 +59,7 @@ type world struct {
 	options  func(*binding.Options) // changes the reconciler's options; nil for no change
 
 	forbidden bool // RBAC does not allow the controller to read Secrets
+	conflict  bool // the next write to the binding fails with a conflict
 
 	writes   []string          // verbs of the calls that wrote a Secret
 	gets     int               // number of reads of Secrets
@@ -109,6 +110,10 @@ func (w *world) calls() interceptor.Funcs {
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			count("patch", o)
+			if _, isBinding := o.(*identityv1.WorkloadIdentityBinding); isBinding && w.conflict {
+				w.conflict = false
+				return apierrors.NewConflict(identityv1.GroupVersion().WithResource("workloadidentitybindings").GroupResource(), o.GetName(), errors.New("changed"))
+			}
 			return c.Patch(ctx, o, p, opts...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
@@ -207,12 +212,15 @@ func (w *world) editSecret(change func(*corev1.Secret)) {
 	edit(w, "cloudprovider", &corev1.Secret{}, change)
 }
 
-// delete deletes the binding, and reconciles it once more.
+// delete deletes the binding, and reconciles the binding until it is gone.
 func (w *world) delete() {
 	w.t.Helper()
 	must.Succeed(w.t, w.kube.Delete(w.t.Context(), w.binding()))
-	if _, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key("cloudidentity")}); err != nil {
-		w.t.Fatal(err)
+	for again := true; again; {
+		again = w.conflict
+		if _, err := w.r.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: key("cloudidentity")}); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	if err := w.kube.Get(w.t.Context(), key("cloudidentity"), &identityv1.WorkloadIdentityBinding{}); !apierrors.IsNotFound(err) {
 		w.t.Errorf("the binding is still there: %v", err)
