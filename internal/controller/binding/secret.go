@@ -227,7 +227,8 @@ func (s *store) remove(ctx context.Context) (*leftover, error) {
 }
 
 // owner says whether the binding still owns a Secret after [store.clear] has emptied the Secret.
-// The value has no effect if clear deletes the Secret.
+// The value has no effect if clear deletes the Secret. The binding also stays the owner of a Secret
+// that is being deleted.
 type owner bool
 
 const (
@@ -274,7 +275,7 @@ func (s *store) clearOnce(ctx context.Context, secret *secretRead, whole func(*s
 		return left, nil
 	}
 	if secret.DeletionTimestamp != nil {
-		stays = keepOwner // so that clear returns the same leftover again if it is called again
+		stays = keepOwner // a second call of clear then finds the same leftover again
 	}
 	if !whole(secret) {
 		if holds || stays == dropOwner {
