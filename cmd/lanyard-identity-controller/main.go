@@ -135,7 +135,7 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 	// The client reads Secrets from the API server, and not from the cache. The Secret of a binding
 	// is read when the binding is reconciled. Secrets with static keys have their own informer.
 	options.Client = client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}}
-	// At shutdown, running work ends at once. But a deadlock in the work queue
+	// At shutdown, running work ends within seconds. But a deadlock in the work queue
 	// (kubernetes-sigs/controller-runtime#3538) can keep workers from ending. Meanwhile, the next
 	// replica waits for the lease. So the manager waits for its workers only this long.
 	options.GracefulShutdownTimeout = new(5 * time.Second)

@@ -62,8 +62,8 @@ const dependencyIndex = "dependencies"
 func (d Dependency) key() string { return d.Kind + "/" + d.Namespace + "/" + d.Name }
 
 // dependencies returns the keys of the object's dependencies. An object that is too large for the
-// cache is always refused, so this object has no dependencies. A deleted object is not refused, and
-// its deletion may wait for a dependency.
+// cache has no dependencies, because only a change of the object can help. But if the object is
+// being deleted, the deletion may wait for a dependency.
 func (r *Reconciler[O, P]) dependencies(o client.Object) []string {
 	if memory.Refused(o) != nil && o.GetDeletionTimestamp().IsZero() {
 		return nil

@@ -47,8 +47,8 @@ type Kind[O Object, P any] interface {
 	// failure, the Reconciler waits until a dependency or the object changes. After a
 	// [*LeftoverError] the object is deleted.
 	//
-	// If the write that deletes the object fails, the Reconciler calls Finalize again. Then Finalize
-	// must return the same LeftoverError again.
+	// If the write that deletes the object fails, the Reconciler calls Finalize again. Then
+	// Finalize must return the same LeftoverError again.
 	Finalize(ctx context.Context, o O) error
 }
 
@@ -96,10 +96,10 @@ const MaxTimeout = 30 * time.Minute
 
 const defaultTimeout = time.Minute
 
-// removalTimeout bounds the write that removes the finalizer of an object that leaves something. The
-// end of the work does not end this write. So the bound is below the time that a controller has to
-// shut down, which is five seconds or more.
-const removalTimeout = 4 * time.Second
+// removalGrace is how long the write that removes the finalizer may go on after the end of the
+// work. The controllers wait at least five seconds for running work at shutdown, so the grace is
+// shorter.
+const removalGrace = 4 * time.Second
 
 // Outcome is the result of a reconciliation.
 type Outcome struct {

@@ -46,10 +46,10 @@ func (r *Reconciler[O, P]) refuse(ctx context.Context, t *turn[O, P]) error {
 }
 
 // whole returns an object for which the cache has only a stub. If the object does not exist, found
-// is false. The controllers may list the objects of every kind. But they may get the objects of some
-// kinds only. So whole lists the objects with this name. A patch without changes would return the
-// object too. But for a patch, the API server decodes and checks a large object. This can take
-// seconds.
+// is false. The controllers may list the objects of every kind. But they may get the objects of
+// some kinds only. So whole lists the objects with this name. A patch without changes would return
+// the object too. But for a patch, the API server decodes and checks the object. For a large
+// object, the check can take seconds.
 func (r *Reconciler[O, P]) whole(ctx context.Context, stub O) (o O, found bool, err error) {
 	_, list := r.kind.Empty()
 	err = r.shared.Live.List(ctx, list, client.InNamespace(stub.GetNamespace()), client.MatchingFields{metav1.ObjectNameField: stub.GetName()})

@@ -398,19 +398,18 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 	if err != nil && !stays {
 		return r.notFinalized(ctx, before, o, err)
 	}
-	// If the work has ended, the result of Finalize may be outdated. For example, an AWS identity may
-	// be in use by now.
+	// If the work has ended, the result of Finalize may be outdated. For example, an AWS identity
+	// may be in use by now.
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	controllerutil.RemoveFinalizer(o, meta.Finalizer)
 	writing := ctx
 	if stays {
-		// The write may delete the object, and the deletion ends the work. If the end of the work
-		// also ended the write, the write would seem to have failed. Then no event would say what
-		// stays.
+		// The write may delete the object, and the deletion ends the work. If this also ended the
+		// write, the write would seem to have failed. Then no event would say what stays.
 		var cancel context.CancelFunc
-		writing, cancel = context.WithTimeout(context.WithoutCancel(ctx), removalTimeout)
+		writing, cancel = outlasting(ctx, removalGrace)
 		defer cancel()
 	}
 	if err := r.shared.Client.Patch(writing, o, onlyIfUnchanged(before)); err != nil {
@@ -421,6 +420,17 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 		r.emitEvent(o, corev1.EventTypeWarning, meta.ReasonContentStays, left.Message)
 	}
 	return nil
+}
+
+// outlasting returns a context that ends later than ctx by the given time. The caller calls cancel
+// when the context is no longer needed.
+func outlasting(ctx context.Context, grace time.Duration) (_ context.Context, cancel context.CancelFunc) {
+	longer, end := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, end) })
+	return longer, func() {
+		stop()
+		end()
+	}
 }
 
 // notFinalized writes to the status why the object is not deleted yet. People who wait for the
