@@ -22,10 +22,6 @@ const (
 	// readBuffer and writeBuffer are the sizes of a connection's buffers in the kernel, in bytes.
 	// Linux doubles both sizes. Without a limit, the buffers would grow to several MiB, and would
 	// count as the container's memory.
-	//
-	// A readBuffer of 16 KiB would be too small for a client on the same machine. Such a client
-	// sends TCP packets of up to 64 KiB. The client's kernel delays a packet until the buffer has
-	// room for half of the packet. So the client would send only 16 KiB in 0.2 s.
 	readBuffer, writeBuffer = 32 << 10, 64 << 10
 )
 
@@ -34,21 +30,26 @@ const (
 // or more.
 var errFirstBytes = errors.New("the client sends too much before its first request")
 
-// listener accepts the connections of a port and limits their number. A new connection is
-// unverified. If the port verifies client certificates, a complete TLS handshake makes the
-// connection verified. Unverified and verified connections have separate limits.
+// listener accepts the connections of a port and limits their number. A new connection waits until
+// Accept returns the connection. A new connection is unverified. If the port verifies client
+// certificates, a complete TLS handshake makes the connection verified. Unverified and verified
+// connections have separate limits.
 //
-//	Accept ──▶ unverified ──handshake──▶ verified    (a port that verifies clients)
-//	               │
-//	               └──▶ stays unverified             (every other port)
+//	drain ──▶ waiting ──Accept──▶ unverified ──handshake──▶ verified    (a port that verifies clients)
+//	                                  │
+//	                                  └──▶ stays unverified             (every other port)
 type listener struct {
 	net.Listener
 
 	verifies      bool // only a client with a valid certificate can complete a handshake
 	maxFirstBytes int  // how many bytes a client may send until its first request's header is complete
 
-	mu                   sync.Mutex // guards the two classes, and the fields of conn; not held during I/O
+	mu                   sync.Mutex // guards the following fields, and fields of conn; not held during I/O with clients
 	unverified, verified class
+	// waiting has the connections that Accept has not returned yet. These connections are also in
+	// the class unverified.
+	waiting queue
+	turn    int // the number of connections that Accept has taken from the queue waiting
 }
 
 // class is a set of at most max connections: the verified or the unverified connections of a
@@ -73,9 +74,9 @@ func (s *class) replaced() *conn {
 	case s.idle.Len()+s.active.Len() < s.max:
 		return nil
 	case s.idle.Len() <= s.max/4:
-		return s.active.replaced()
+		return s.active.ofMost()
 	default:
-		return s.idle.replaced()
+		return s.idle.ofMost()
 	}
 }
 
@@ -87,56 +88,47 @@ type queue struct {
 	clients map[netip.Addr]int
 }
 
-// add adds a connection to the end of the queue.
-func (q *queue) add(c *conn) {
-	c.in, c.place = q, q.PushBack(c)
+// add adds a connection to the end of the queue. The result is the connection's place in the queue.
+func (q *queue) add(c *conn) (place *list.Element) {
 	if q.clients == nil {
 		q.clients = map[netip.Addr]int{}
 	}
 	q.clients[c.client]++
+	return q.PushBack(c)
 }
 
-// remove removes a connection from the queue.
-func (q *queue) remove(c *conn) {
-	q.Remove(c.place)
-	c.in, c.place = nil, nil
+// remove removes the connection at a place of the queue.
+func (q *queue) remove(place *list.Element) {
+	c := q.Remove(place).(*conn)
 	if q.clients[c.client]--; q.clients[c.client] == 0 {
 		delete(q.clients, c.client)
 	}
 }
 
-// replaced returns the connection with the oldest progress of the client address with most
+// ofMost returns the connection with the oldest progress of the client address with most
 // connections in the queue. So a client with many connections cannot replace those of a client with
-// few. If several addresses have equally many, replaced chooses among the connections of all these
+// few. If several addresses have equally many, ofMost chooses among the connections of all these
 // addresses. If the queue is empty, the result is nil.
-func (q *queue) replaced() *conn {
-	most := 0
+func (q *queue) ofMost() *conn { return q.oldest(func(n, other int) bool { return n > other }) }
+
+// ofFewest returns the same as ofMost, but for the client address with fewest connections.
+func (q *queue) ofFewest() *conn { return q.oldest(func(n, other int) bool { return n < other }) }
+
+// oldest returns the connection with the oldest progress of the client address with the best number
+// of connections in the queue. The function better compares two such numbers.
+func (q *queue) oldest(better func(n, other int) bool) *conn {
+	best := 0
 	for _, n := range q.clients {
-		most = max(most, n)
+		if best == 0 || better(n, best) {
+			best = n
+		}
 	}
 	for e := q.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*conn); q.clients[c.client] == most {
+		if c := e.Value.(*conn); q.clients[c.client] == best {
 			return c
 		}
 	}
 	return nil
-}
-
-// Accept implements [net.Listener].
-func (l *listener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &conn{TCPConn: accepted.(*net.TCPConn), listener: l}
-	if client, ok := c.RemoteAddr().(*net.TCPAddr); ok { // nil on some systems if the client is gone already
-		c.client = client.AddrPort().Addr().Unmap()
-	}
-	if err := errors.Join(c.SetReadBuffer(readBuffer), c.SetWriteBuffer(writeBuffer)); err != nil {
-		_ = c.TCPConn.Close() // the next read of the connection fails, and the server then ends the connection
-	}
-	l.move(c, &l.unverified, false)
-	return c, nil
 }
 
 // connState is the function ConnState of the [http.Server]. When a request begins or ends,
@@ -166,46 +158,69 @@ func (l *listener) move(c *conn, to *class, active bool) {
 		return
 	}
 	c.leave()
-	replaced := to.replaced()
-	if replaced != nil {
+	replaced := l.put(c, to, active)
+	l.mu.Unlock()
+	replaced.drop()
+}
+
+// put does the work of move for a connection that is in no class. The result is the connection that
+// the caller must drop, or nil. The caller holds the mutex of the listener.
+func (l *listener) put(c *conn, to *class, active bool) (replaced *conn) {
+	if replaced = to.replaced(); replaced != nil {
 		replaced.leave()
 		replaced.closed = true
 	}
 	c.active = active
+	c.in = &to.idle
 	if active {
-		to.active.add(c)
-	} else {
-		to.idle.add(c)
+		c.in = &to.active
 	}
+	c.place = c.in.add(c)
 	c.used = c.used || to == &l.verified || active
-	l.mu.Unlock()
-	if replaced != nil {
-		replaced.dropUnsent()
-		_ = replaced.TCPConn.Close() // the goroutine of the closed connection gets an error, and ends
-	}
+	return replaced
 }
 
 // conn is a connection of a listener. To send a file, package net/http calls the method ReadFrom of
 // conn. The kernel then sends the file, without a copy in the program's memory.
 type conn struct {
-	*net.TCPConn
+	*net.TCPConn // nil while the connection waits as a socket
 
+	socket   int // the file descriptor of a connection that waits; see [listener.drain]
 	listener *listener
 	client   netip.Addr // the client's IP address
 
 	// The mutex of the listener guards the following fields.
-	in     *queue        // the queue that contains the connection; nil if the connection is closed
-	place  *list.Element // the element of the queue that contains the connection
+	in     *queue        // the queue idle or active that contains the connection; nil if closed
+	place  *list.Element // the connection's place in the queue
+	waits  *list.Element // the connection's place in the queue waiting of the listener; nil if not there
 	active bool          // the connection serves a request
 	used   bool          // the client has sent the whole header of a request, or is verified
 	closed bool
 	first  int // number of bytes read while used is false
 }
 
-// leave removes the connection from its queue. The caller holds the mutex of the listener.
+// leave removes the connection from its queues. The caller holds the mutex of the listener.
 func (c *conn) leave() {
 	if c.in != nil {
-		c.in.remove(c)
+		c.in.remove(c.place)
+		c.in, c.place = nil, nil
+	}
+	if c.waits != nil {
+		c.listener.waiting.remove(c.waits)
+		c.waits = nil
+	}
+}
+
+// drop closes a connection that the listener has removed from its queues. If c is nil, drop does
+// nothing.
+func (c *conn) drop() {
+	switch {
+	case c == nil:
+	case c.TCPConn == nil:
+		closeSocket(c.socket)
+	default:
+		c.dropUnsent()
+		_ = c.TCPConn.Close() // the goroutine of the connection gets an error, and ends
 	}
 }
 

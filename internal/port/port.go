@@ -91,7 +91,9 @@ func Open(ctx context.Context, c Config) (*manager.Server, error) {
 	if c.Verified {
 		idle = VerifiedIdleTimeout
 	}
-	var listening net.ListenConfig
+	// During a flood, each connection must cost little. Keep-alive packets would cost four system
+	// calls for each. The timeouts below need no such packets.
+	listening := net.ListenConfig{KeepAlive: -1, Control: setBuffers}
 	tcp, err := listening.Listen(ctx, "tcp", c.Address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Flag, err)
@@ -110,6 +112,7 @@ func Open(ctx context.Context, c Config) (*manager.Server, error) {
 			MaxReceiveBufferPerConnection: maxStreams * requestBuffer,
 			MaxReceiveBufferPerStream:     requestBuffer,
 			MaxReadFrameSize:              16 << 10,
+			WriteByteTimeout:              c.WriteTimeout, // HTTP/2 does not use WriteTimeout for a connection
 		},
 		ErrorLog: log.New(errorLog{c.Log.With("port", c.Name)}, "", 0),
 		// By default, net/http answers the request "OPTIONS *". With this setting, Handler answers.

@@ -386,6 +386,92 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
+// TestFewestFirst opens thousands of connections to a port before its server starts, so that they
+// wait in the kernel. The last of them comes from another address. The server serves it among the
+// first. It never serves most of the others, since the port closes them while they wait.
+func TestFewestFirst(t *testing.T) {
+	const many = 4 * port.MaxConnections
+	server := listen(t, port.Config{})
+	var mu sync.Mutex
+	var served []string
+	server.Server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		mu.Lock()
+		defer mu.Unlock()
+		served = append(served, c.RemoteAddr().String())
+		checkOptions(t, c)
+		return ctx
+	}
+	address := server.Listener.Addr().String()
+	flooding := flood(t, many, address, "")
+	last := dialFrom(t, "127.0.0.2", address, "")
+	serve(t, server)
+	if status, err := ask(t, last); status != http.StatusOK || err != nil {
+		t.Errorf("the last connection gets %d, %v", status, err)
+	}
+	soon(t, "connections end", func() bool { return open(t, flooding) <= port.MaxConnections })
+	mu.Lock()
+	defer mu.Unlock()
+	if at := slices.Index(served, last.LocalAddr().String()); at > many/port.MaxConnections {
+		t.Errorf("the last connection is served after %d others; want at most %d", at, many/port.MaxConnections)
+	}
+	if len(served) > port.MaxConnections+100 {
+		t.Errorf("%d connections were served; want few more than %d", len(served), port.MaxConnections)
+	}
+}
+
+// checkOptions checks the options of an accepted connection. The kernel sends data at once and sends
+// no keep-alive packets. It has small buffers, and Linux doubles their sizes.
+func checkOptions(t *testing.T, c net.Conn) {
+	t.Helper()
+	raw, err := c.(syscall.Conn).SyscallConn()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	err = raw.Control(func(fd uintptr) {
+		for _, option := range []struct {
+			name                string
+			level, option, want int
+		}{
+			{"the size of the buffer for reading", syscall.SOL_SOCKET, syscall.SO_RCVBUF, 64 << 10},
+			{"the size of the buffer for writing", syscall.SOL_SOCKET, syscall.SO_SNDBUF, 128 << 10},
+			{"keep-alive", syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 0},
+			{"no delay", syscall.IPPROTO_TCP, syscall.TCP_NODELAY, 1},
+		} {
+			if value, err := syscall.GetsockoptInt(int(fd), option.level, option.option); value != option.want || err != nil {
+				t.Errorf("%s is %d, %v; want %d", option.name, value, err, option.want)
+			}
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSlowReadersOverHTTP2 checks a client that permits a long answer over HTTP/2, but does not
+// read the answer. The server closes the client's connection after WriteTimeout.
+func TestSlowReadersOverHTTP2(t *testing.T) {
+	pki := newPKI(t)
+	config := pki.server(tls.NoClientCert)
+	config.NextProtos = []string{"h2"}
+	_, address := start(t, port.Config{TLS: config, WriteTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, 16<<20))
+	})})
+	client := tls.Client(dial(t, address, ""), &tls.Config{RootCAs: pki.roots, ServerName: "localhost", NextProtos: []string{"h2"}})
+	const (
+		settings     = "\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04\x7f\xff\xff\xff" // the window of each request: 2 GiB
+		windowUpdate = "\x00\x00\x04\x08\x00\x00\x00\x00\x00\x7f\x00\x00\x00"         // the window of the connection: 2 GiB
+		get          = "\x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x84\x87\x41\x01a"    // GET https://a/
+		ping         = "\x00\x00\x08\x06\x01\x00\x00\x00\x00_answer_"                 // needs no answer
+	)
+	_, err := io.WriteString(client, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+settings+windowUpdate+get)
+	must.Succeed(t, err)
+	soon(t, "the server closes the connection", func() bool {
+		_, err := io.WriteString(client, ping)
+		return err != nil
+	})
+}
+
 // TestVerifiedBeforeTheFirstRequest checks a client with a valid certificate. The client has
 // completed the handshake, but has sent no request yet. A flood does not replace the client's
 // connection.
