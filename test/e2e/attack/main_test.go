@@ -64,7 +64,17 @@ func wantNoSecretsInLogs() error {
 // binary returns the path of a program that `make` builds.
 func binary(name string) string { return filepath.Join("..", "..", "..", "bin", name) }
 
-func TestMain(m *testing.M) { os.Exit(attacked.Run(context.Background(), m)) }
+// TestMain runs the tests. In a process that [runFlood] started, TestMain runs the flood instead.
+func TestMain(m *testing.M) {
+	if address := os.Getenv(floodAddress); address != "" {
+		if err := runAsFlood(context.Background(), address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(attacked.Run(context.Background(), m))
+}
 
 // work prepares the cluster: it installs the chart, starts the chart's programs, publishes the
 // demonstration's artifacts and applies the demonstration's objects.
