@@ -164,7 +164,7 @@ func (c *conn) convert() error {
 		return nil
 	}
 	file := os.NewFile(uintptr(c.socket), "connection")
-	defer file.Close() // FileConn makes a copy of the file descriptor
+	defer func() { _ = file.Close() }() // FileConn makes a copy of the file descriptor
 	converted, err := net.FileConn(file)
 	if err != nil {
 		return err
