@@ -10,8 +10,10 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -273,11 +275,22 @@ type answer struct {
 
 func (c *caller) do(t *testing.T, method, path, body string) answer {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, "https://"+c.rig.address+path, strings.NewReader(body))
-	must.Succeed(t, err)
-	request.Header = c.header.Clone()
-	request.Header.Set("Content-Type", "application/json")
-	response, err := c.http.Do(request)
+	send := func() (*http.Response, error) {
+		request, err := http.NewRequestWithContext(t.Context(), method, "https://"+c.rig.address+path, strings.NewReader(body))
+		must.Succeed(t, err)
+		request.Header = c.header.Clone()
+		request.Header.Set("Content-Type", "application/json")
+		return c.http.Do(request)
+	}
+	response, err := send()
+	// If the server refuses the handshake, the client closes its connection. A write of the request
+	// at this moment fails with ErrClosed, which hides the server's refusal.
+	for range 10 {
+		if !errors.Is(err, net.ErrClosed) {
+			break
+		}
+		response, err = send()
+	}
 	if refusedHandshake(err) {
 		return answer{}
 	}
