@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"syscall"
 )
 
 const (
@@ -49,7 +50,7 @@ type listener struct {
 	// waiting has the connections that Accept has not returned yet. These connections are also in
 	// the class unverified.
 	waiting queue
-	turn    int // the number of connections that Accept has taken from the queue waiting
+	turn    int // the number of calls of choose
 }
 
 // class is a set of at most max connections: the verified or the unverified connections of a
@@ -131,6 +132,19 @@ func (q *queue) oldest(better func(n, other int) bool) *conn {
 	return nil
 }
 
+// setBuffers sets the sizes of a listening socket's buffers in the kernel. The connections of the
+// socket inherit these sizes. So the port does not have to set the sizes of each connection. The
+// function setBuffers is the function Control of a [net.ListenConfig].
+func setBuffers(_, _ string, listening syscall.RawConn) error {
+	var failed error
+	err := listening.Control(func(fd uintptr) {
+		failed = errors.Join(
+			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, readBuffer),
+			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, writeBuffer))
+	})
+	return errors.Join(err, failed)
+}
+
 // connState is the function ConnState of the [http.Server]. When a request begins or ends,
 // connState moves the connection to the queue active or idle.
 func (l *listener) connState(served net.Conn, state http.ConnState) {
@@ -188,6 +202,9 @@ type conn struct {
 	socket   int // the file descriptor of a connection that waits; see [listener.drain]
 	listener *listener
 	client   netip.Addr // the client's IP address
+	// preferred says that the client had sent data when the connection arrived. A connection that
+	// arrives while no other connection waits is also preferred.
+	preferred bool
 
 	// The mutex of the listener guards the following fields.
 	in     *queue        // the queue idle or active that contains the connection; nil if closed

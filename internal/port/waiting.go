@@ -12,19 +12,6 @@ import (
 // a longer flood, Accept must return connections in between.
 const maxDrained = MaxConnections
 
-// setBuffers sets the sizes of a listening socket's buffers in the kernel. The connections of the
-// socket inherit these sizes. So the port does not have to set the sizes of each connection. The
-// function setBuffers is the function Control of a [net.ListenConfig].
-func setBuffers(_, _ string, listening syscall.RawConn) error {
-	var failed error
-	err := listening.Control(func(fd uintptr) {
-		failed = errors.Join(
-			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, readBuffer),
-			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_SNDBUF, writeBuffer))
-	})
-	return errors.Join(err, failed)
-}
-
 // Accept implements [net.Listener]. It prefers clients with few waiting connections; see next.
 //
 // Before that, Accept takes all connections from the kernel. The kernel's own queue has up to 4096
@@ -37,7 +24,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			if err != nil {
 				return nil, err
 			}
-			c := &conn{TCPConn: accepted.(*net.TCPConn)}
+			c := &conn{TCPConn: accepted.(*net.TCPConn), preferred: true}
 			if client, ok := c.RemoteAddr().(*net.TCPAddr); ok { // nil on some systems if the client is gone already
 				c.client = client.AddrPort().Addr()
 			}
@@ -96,7 +83,8 @@ func (l *listener) drain() error {
 }
 
 // acceptSocket takes one connection from the kernel. The argument is the file descriptor of the
-// listening socket, which does not block. If there is no connection, the result is an error.
+// listening socket, which does not block. If the client is already gone, the error is ECONNABORTED.
+// If there is no connection, the result is another error.
 func acceptSocket(listening int) (*conn, error) {
 	syscall.ForkLock.RLock() // a child process must not get the socket
 	socket, from, err := syscall.Accept(listening)
@@ -107,7 +95,12 @@ func acceptSocket(listening int) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{socket: socket}
+	n, _, err := syscall.Recvfrom(socket, make([]byte, 1), syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	if n <= 0 && !errors.Is(err, syscall.EAGAIN) {
+		closeSocket(socket)
+		return nil, syscall.ECONNABORTED
+	}
+	c := &conn{socket: socket, preferred: n > 0}
 	switch from := from.(type) {
 	case *syscall.SockaddrInet4:
 		c.client = netip.AddrFrom4(from.Addr)
@@ -123,18 +116,13 @@ func closeSocket(socket int) {
 	_ = syscall.Close(socket)
 }
 
-// next removes a connection from the queue waiting, and returns the connection. Usually this is the
-// oldest connection of the client address with fewest connections in this queue. But each fourth
-// call returns the oldest connection of all. So no connection waits for ever. If no connection
-// waits, the result is nil. The error says that the program has too many open files.
+// next removes a connection from the queue waiting, and returns the connection; see choose. If no
+// connection waits, the result is nil. The error says that the program has too many open files.
 func (l *listener) next() (*conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.waiting.Len() > 0 {
-		c := l.waiting.ofFewest()
-		if l.turn++; l.turn%4 == 0 {
-			c = l.waiting.Front().Value.(*conn)
-		}
+		c := l.choose()
 		err := c.convert()
 		if err != nil {
 			c.leave()
@@ -151,6 +139,24 @@ func (l *listener) next() (*conn, error) {
 		}
 	}
 	return nil, nil
+}
+
+// choose returns a waiting connection of the client address with fewest waiting connections: the
+// oldest preferred connection, or else the oldest. So an honest client is served soon, even if the
+// client has the same address as a flood of silent connections. But each fourth call returns the
+// oldest connection of all clients, so that no connection waits for ever. The caller holds the mutex
+// of the listener.
+func (l *listener) choose() *conn {
+	if l.turn++; l.turn%4 == 0 {
+		return l.waiting.Front().Value.(*conn)
+	}
+	oldest := l.waiting.ofFewest()
+	for e := l.waiting.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*conn); c.client == oldest.client && c.preferred {
+			return c
+		}
+	}
+	return oldest
 }
 
 // errGone is the error if a client has closed its connection while the connection waited.
@@ -174,7 +180,8 @@ func (c *conn) convert() error {
 		return errGone
 	}
 	c.TCPConn = converted.(*net.TCPConn)
-	return c.SetKeepAlive(false) // FileConn has switched keep-alive on
+	_ = c.SetKeepAlive(false) // FileConn has switched keep-alive on
+	return nil
 }
 
 // dropWaiting closes all waiting connections.

@@ -11,20 +11,37 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// TestWaitingEndWithTheListener closes a listener with waiting connections. The next call of Accept
-// closes these connections, and returns an error. A connection that Accept has returned stays open.
-func TestWaitingEndWithTheListener(t *testing.T) {
+// newListener returns a listener on a free port of the loopback network. It closes when the test
+// ends.
+func newListener(t *testing.T) *listener {
+	t.Helper()
 	var listening net.ListenConfig
 	tcp, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
+	t.Cleanup(func() { _ = tcp.Close() })
 	l := &listener{Listener: tcp}
 	l.unverified.max = MaxConnections
-	clients := make([]net.Conn, 5)
+	return l
+}
+
+// connect opens n connections to a listener.
+func connect(t *testing.T, l *listener, n int) []*net.TCPConn {
+	t.Helper()
+	clients := make([]*net.TCPConn, n)
 	for i := range clients {
-		clients[i], err = (&net.Dialer{}).DialContext(t.Context(), "tcp", tcp.Addr().String())
+		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String())
 		must.Succeed(t, err)
-		defer clients[i].Close()
+		t.Cleanup(func() { _ = client.Close() })
+		clients[i] = client.(*net.TCPConn)
 	}
+	return clients
+}
+
+// TestWaitingEndWithTheListener closes a listener with waiting connections. The next call of Accept
+// closes these connections, and returns an error. A connection that Accept has returned stays open.
+func TestWaitingEndWithTheListener(t *testing.T) {
+	l := newListener(t)
+	clients := connect(t, l, 5)
 	accepted, err := l.Accept()
 	must.Succeed(t, err)
 	defer accepted.Close()
@@ -48,43 +65,35 @@ func TestWaitingEndWithTheListener(t *testing.T) {
 
 // TestClientsGoneAreNotAccepted resets waiting connections. Accept returns none of them.
 func TestClientsGoneAreNotAccepted(t *testing.T) {
-	var listening net.ListenConfig
-	tcp, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	defer tcp.Close()
-	l := &listener{Listener: tcp}
-	l.unverified.max = MaxConnections
-	clients := make([]*net.TCPConn, 4)
-	for i := range clients {
-		client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", tcp.Addr().String())
-		must.Succeed(t, err)
-		clients[i] = client.(*net.TCPConn)
-		defer client.Close()
-	}
+	l := newListener(t)
+	clients := connect(t, l, 6)
 	first, err := l.Accept()
 	must.Succeed(t, err)
 	defer first.Close()
 	for _, gone := range clients[1:3] {
 		must.Succeed(t, errors.Join(gone.SetLinger(0), gone.Close()))
 	}
-	second, err := l.Accept()
-	must.Succeed(t, err)
-	defer second.Close()
-	if got, want := second.RemoteAddr().String(), clients[3].LocalAddr().String(); got != want {
-		t.Errorf("Accept returns %s; want %s", got, want)
+	for i, late := range connect(t, l, 2) { // these clients are gone before the port takes their connections
+		must.Succeed(t, errors.Join(late.SetLinger(-i), late.Close()))
+	}
+	for _, want := range clients[3:] {
+		next, err := l.Accept()
+		must.Succeed(t, err)
+		defer next.Close()
+		if next.RemoteAddr().String() != want.LocalAddr().String() {
+			t.Errorf("Accept returns %s; want %s", next.RemoteAddr(), want.LocalAddr())
+		}
+	}
+	if !l.empty() {
+		t.Error("a connection still waits")
 	}
 }
 
 // TestWaitingSockets checks that child processes do not get a socket that waits.
 func TestWaitingSockets(t *testing.T) {
-	var listening net.ListenConfig
-	tcp, err := listening.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	defer tcp.Close()
-	client, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", tcp.Addr().String())
-	must.Succeed(t, err)
-	defer client.Close()
-	raw, err := tcp.(*net.TCPListener).SyscallConn()
+	l := newListener(t)
+	connect(t, l, 1)
+	raw, err := l.Listener.(*net.TCPListener).SyscallConn()
 	must.Succeed(t, err)
 	must.Succeed(t, raw.Control(func(fd uintptr) {
 		c, err := acceptSocket(int(fd))
