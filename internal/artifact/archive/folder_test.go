@@ -56,7 +56,29 @@ func extract(t *testing.T, in []byte, opts archive.Options) ([]string, error) {
 	})
 	must.Succeed(t, err)
 	slices.Sort(files)
+	sameInMemory(t, in, opts, files, refusal)
 	return files, refusal
+}
+
+// sameInMemory checks that Files returns what Extract has written, or refuses what Extract refused.
+func sameInMemory(t *testing.T, in []byte, opts archive.Options, extracted []string, refusal error) {
+	t.Helper()
+	contents, err := archive.Files(t.Context(), bytes.NewReader(in), opts)
+	if fmt.Sprint(err) != fmt.Sprint(refusal) {
+		t.Errorf("Files returned %v, and Extract %v", err, refusal)
+	}
+	if err != nil {
+		return
+	}
+	if len(contents) != len(extracted) {
+		t.Errorf("Files returned %d files, and Extract wrote %d", len(contents), len(extracted))
+	}
+	for _, file := range extracted {
+		name, _, _ := strings.Cut(file, " rw")
+		if content, found := contents[name]; !found || !strings.HasSuffix(file, strings.TrimSpace(string(content))) {
+			t.Errorf("Files returned %q for %s", content, file)
+		}
+	}
 }
 
 func mkdir(t *testing.T, path string) string {
