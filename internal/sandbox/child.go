@@ -1,0 +1,163 @@
+package sandbox
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// startTime is how long a child may take to give up its rights.
+const startTime = 10 * time.Second
+
+// maxTrace bounds what a child may write to its standard error, in bytes. The runtime writes its
+// last words there.
+const maxTrace = 16 << 10
+
+// child is a process that serves one tenant.
+type child struct {
+	tenant string
+	served int // number of requests that the child has answered
+	rest   *time.Timer
+
+	process *exec.Cmd
+	in      io.WriteCloser
+	out     io.Reader
+	trace   *tail
+	ended   func() error // waits for the end of the process; may be called several times
+}
+
+// start starts a child, and waits until the child has given up its rights.
+func start(program, tenant string, allowed Limits) (*child, error) {
+	// A child serves several requests. Each may use one processor for Limits.Time.
+	life := limits{memory: uint64(max(0, allowed.Memory)), time: allowed.Time * 2, input: allowed.Request}
+	c := &child{tenant: tenant, trace: &tail{}}
+	c.process = exec.Command(program, life.arguments()...) //nolint:gosec,noctx // this program itself; ended by kill
+	c.process.Env = []string{}
+	c.process.Dir = "/"
+	c.process.Stderr = c.trace
+	c.process.WaitDelay = time.Second
+	in, err := c.process.StdinPipe()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	out, err := c.process.StdoutPipe()
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	c.in, c.out = in, out
+	if err := c.process.Start(); err != nil {
+		return nil, unavailable(err)
+	}
+	c.ended = sync.OnceValue(c.process.Wait)
+	timer := time.AfterFunc(startTime, c.signal)
+	defer timer.Stop()
+	refusal, err := readFrame(c.out, maxRefusal)
+	if err == nil && len(refusal) == 0 {
+		return c, nil
+	}
+	c.kill()
+	if err == nil {
+		return nil, unavailable(errors.New(string(refusal)))
+	}
+	last, _, _ := strings.Cut(c.trace.text(), "\n")
+	return nil, unavailable(fmt.Errorf("%s ended: %w %s", program, err, last))
+}
+
+// signal kills the process, and does not wait for its end.
+func (c *child) signal() { _ = c.process.Process.Kill() }
+
+// kill ends the process. The process is gone when kill returns.
+func (c *child) kill() {
+	c.signal()
+	_ = c.ended()
+}
+
+// do sends a request and reads the answer. After an error the child must be ended.
+func (c *child) do(ctx context.Context, request [][]byte, allowed Limits) ([]byte, error) {
+	deadline, cancel := context.WithTimeout(ctx, allowed.Time)
+	defer cancel()
+	stop := context.AfterFunc(deadline, c.signal)
+	defer stop()
+	// A child that answers without reading the request would block a write that waits for it.
+	sent := make(chan error, 1)
+	go func() { sent <- writeFrame(c.in, request...) }()
+	answer, err := readFrame(c.out, allowed.Answer)
+	if err != nil {
+		c.kill()
+	}
+	if failed := <-sent; err == nil {
+		err = failed
+	}
+	if !stop() { // the process has been killed, so another request must not use it
+		err = errors.Join(err, context.Cause(deadline))
+	}
+	if err == nil {
+		return answer, nil
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	c.kill()
+	return nil, c.explain(err, deadline.Err() != nil, allowed)
+}
+
+// explain returns the error for a child that has ended without an answer.
+func (c *child) explain(err error, late bool, allowed Limits) *Error {
+	const smaller = "make the input smaller, or ask the administrator for a higher limit"
+	state := c.process.ProcessState
+	status, _ := state.Sys().(syscall.WaitStatus)
+	// The kernel kills a child that has used up its processor time, or for which the container has
+	// no memory.
+	killed, used := status.Signaled() && status.Signal() == syscall.SIGKILL, state.UserTime()+state.SystemTime()
+	last := c.trace.text()
+	switch {
+	case errors.Is(err, errTooLong):
+		return &Error{Reason: ReasonSize, Err: fmt.Errorf("the result is larger than %d bytes", allowed.Answer), Fix: smaller}
+	case late, killed && used >= allowed.Time:
+		return &Error{Reason: ReasonTime, Err: fmt.Errorf("it took longer than %s", allowed.Time), Fix: smaller}
+	case strings.Contains(last, "stack exceeds"):
+		return &Error{Reason: ReasonDepth, Err: errors.New("it is nested too deeply"), Fix: "remove the nesting"}
+	case killed, strings.Contains(last, "out of memory"), strings.Contains(last, "cannot allocate memory"), peak(state) >= allowed.Memory*3/4:
+		// Without memory, Go's runtime may also crash in its garbage collection.
+		return &Error{Reason: ReasonMemory, Err: fmt.Errorf("it needed more than %d MiB of memory", allowed.Memory>>20), Fix: smaller}
+	default:
+		return &Error{Reason: ReasonCrash, Err: fmt.Errorf("the confined process ended: %s", state), Fix: "report this input to the developers of Lanyard"}
+	}
+}
+
+// peak returns the largest resident memory of a process that has ended, in bytes.
+func peak(state *os.ProcessState) int64 {
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		return 0
+	}
+	return usage.Maxrss << 10 // Linux counts in KiB
+}
+
+// tail keeps the first part of what a process writes to its standard error.
+type tail struct {
+	mu      sync.Mutex
+	content bytes.Buffer
+}
+
+// Write implements io.Writer. It never fails, so that the process is not disturbed.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.content.Write(p[:min(len(p), maxTrace-t.content.Len())])
+	return len(p), nil
+}
+
+func (t *tail) text() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.content.String()
+}

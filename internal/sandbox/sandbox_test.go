@@ -1,0 +1,335 @@
+package sandbox_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/lanyard-dev/lanyard/auth/share"
+	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/sandbox"
+)
+
+// child is the path of the program that the tests start as a child.
+var child string
+
+// TestMain builds the child. A test binary with the race detector cannot be a child itself: the
+// detector needs more memory than a child may have.
+func TestMain(m *testing.M) {
+	if runtime.GOOS != "linux" {
+		fmt.Println("no children on this system")
+		os.Exit(0)
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "sandbox")
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	child = filepath.Join(folder, "child")
+	build := exec.Command("go", "build", "-o", child, "./testdata/child")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Printf("build the child: %v\n%s", err, output)
+		return 1
+	}
+	return m.Run()
+}
+
+// limits are those of the tests.
+var limits = sandbox.Limits{
+	Children: 2, Memory: 128 << 20, Time: 20 * time.Second, Request: 1 << 20, Answer: 1 << 20, Requests: 10, Idle: time.Minute,
+}
+
+// newPool returns a pool that is closed at the end of the test.
+func newPool(t *testing.T, change func(*sandbox.Limits)) *sandbox.Pool {
+	t.Helper()
+	chosen := limits
+	if change != nil {
+		change(&chosen)
+	}
+	pool := sandbox.New(child, chosen)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// do sends a request of a tenant, and returns the answer as text.
+func do(t *testing.T, pool *sandbox.Pool, tenant, request string) (string, error) {
+	t.Helper()
+	answer, err := pool.Do(t.Context(), sandbox.Request{Tenant: tenant, Parts: [][]byte{[]byte(request)}})
+	return string(answer), err
+}
+
+func TestAnswer(t *testing.T) {
+	pool := newPool(t, nil)
+	must.Succeed(t, pool.Check())
+	answer, err := pool.Do(t.Context(), sandbox.Request{Tenant: "a", Parts: [][]byte{[]byte("echo one"), []byte(" and two")}})
+	if err != nil || string(answer) != "one and two" {
+		t.Fatalf("answer %q, %v", answer, err)
+	}
+}
+
+// TestAttacks lets a child try what hostile input would try.
+func TestAttacks(t *testing.T) {
+	must.Succeed(t, sandbox.Protect())
+	secret := filepath.Join(t.TempDir(), "token")
+	must.Succeed(t, os.WriteFile(secret, []byte("secret"), 0o600))
+	answer, err := do(t, newPool(t, nil), "a", "attacks "+secret)
+	must.Succeed(t, err)
+	var results map[string]string
+	must.Succeed(t, json.Unmarshal([]byte(answer), &results))
+	if results["environment"] != "[]" {
+		t.Errorf("the child has an environment: %s", results["environment"])
+	}
+	delete(results, "environment")
+	for attack, result := range results {
+		if !strings.Contains(result, "operation not permitted") {
+			t.Errorf("%s: %s", attack, result)
+		}
+	}
+	if len(results) < 30 {
+		t.Errorf("only %d attacks were tried", len(results))
+	}
+	if _, err := os.Stat("/tmp/made-by-a-child"); err == nil {
+		t.Error("the child made a file")
+	}
+}
+
+// TestLimits sends requests that cost too much. Each gets a reason, within its limits.
+func TestLimits(t *testing.T) {
+	for _, test := range []struct {
+		request string
+		reason  sandbox.Reason
+		says    string
+	}{
+		{"allocate", sandbox.ReasonMemory, "needed more than 128 MiB of memory"},
+		{"loop", sandbox.ReasonTime, "took longer than 3s"},
+		{"sleep 1h", sandbox.ReasonTime, "took longer than 3s"},
+		{"nest", sandbox.ReasonDepth, "nested too deeply"},
+		{"long", sandbox.ReasonSize, "larger than 1048576 bytes"},
+		{"exit", sandbox.ReasonCrash, "exit status 3"},
+		{"panic with a secret", sandbox.ReasonCrash, "exit status 2"},
+	} {
+		t.Run(test.request, func(t *testing.T) {
+			pool := newPool(t, func(l *sandbox.Limits) { l.Time = 3 * time.Second })
+			begin := time.Now()
+			_, err := do(t, pool, "a", test.request)
+			failure, ok := errors.AsType[*sandbox.Error](err)
+			if !ok || failure.Reason != test.reason || !strings.Contains(err.Error(), test.says) || failure.Fix == "" {
+				t.Errorf("error %v, want %s with %q", err, test.reason, test.says)
+			}
+			if strings.Contains(err.Error(), "secret") {
+				t.Errorf("the error has content of the request: %v", err)
+			}
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("the end came after %s", took)
+			}
+			if answer, err := do(t, pool, "a", "echo again"); answer != "again" {
+				t.Errorf("the next request: %q, %v", answer, err)
+			}
+		})
+	}
+}
+
+// TestHonestBesideHostile sends requests of ten honest tenants while a hostile tenant allocates,
+// loops and nests.
+func TestHonestBesideHostile(t *testing.T) {
+	pool := newPool(t, func(l *sandbox.Limits) { l.Time = 2 * time.Second })
+	var work sync.WaitGroup
+	for _, attack := range []string{"allocate", "loop", "nest", "sleep 1h"} {
+		work.Go(func() {
+			if _, err := do(t, pool, "hostile", attack); err == nil {
+				t.Errorf("%s: no error", attack)
+			}
+		})
+	}
+	for i := range 10 {
+		work.Go(func() {
+			for range 3 {
+				begin := time.Now()
+				if answer, err := do(t, pool, fmt.Sprint("honest-", i), "echo x"); err != nil || answer != "x" {
+					t.Errorf("answer %q, %v", answer, err)
+				}
+				if took := time.Since(begin); took > 20*time.Second {
+					t.Errorf("an honest request took %s", took)
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
+// TestOwnChild checks who shares a child.
+func TestOwnChild(t *testing.T) {
+	pool := newPool(t, func(l *sandbox.Limits) { l.Requests = 3 })
+	served := func(tenant string, alone bool) (pid, number string) {
+		t.Helper()
+		answer, err := pool.Do(t.Context(), sandbox.Request{Tenant: tenant, Parts: [][]byte{[]byte("served")}, Alone: alone})
+		must.Succeed(t, err)
+		pid, number, _ = strings.Cut(string(answer), " ")
+		return pid, number
+	}
+	first, _ := served("a", false)
+	if again, number := served("a", false); again != first || number != "2" {
+		t.Errorf("the tenant's second request went to process %s as request %s, want process %s", again, number, first)
+	}
+	if other, number := served("b", false); other == first || number != "1" {
+		t.Error("another tenant got the child")
+	}
+	if alone, number := served("a", true); alone == first || number != "1" {
+		t.Error("a request that must be alone got a used child")
+	}
+	if again, number := served("a", false); again == first && number != "3" {
+		t.Errorf("the tenant's third request went to process %s as request %s", again, number)
+	}
+	if fourth, _ := served("a", false); fourth == first {
+		t.Error("a child served more requests than allowed")
+	}
+}
+
+// TestNewChildAfterFailure checks that a request is repeated if a used child fails.
+func TestNewChildAfterFailure(t *testing.T) {
+	pool := newPool(t, nil)
+	for range 3 {
+		if answer, err := do(t, pool, "a", "once"); err != nil || answer != "1" {
+			t.Fatalf("answer %q, %v", answer, err)
+		}
+	}
+}
+
+// TestBounds checks that there are never more children than allowed, and none after Close.
+func TestBounds(t *testing.T) {
+	pool := newPool(t, func(l *sandbox.Limits) { l.Idle = 50 * time.Millisecond })
+	var work sync.WaitGroup
+	stop := make(chan struct{})
+	work.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if n := children(t); n > limits.Children {
+				t.Errorf("%d children at once", n)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	var requests sync.WaitGroup
+	for i := range 12 {
+		requests.Go(func() {
+			for range 3 {
+				_, err := do(t, pool, fmt.Sprint("tenant-", i%4), "sleep 5ms")
+				must.Succeed(t, err)
+			}
+		})
+	}
+	requests.Wait()
+	eventually(t, "idle children end", func() bool { return children(t) == 0 })
+	close(stop)
+	work.Wait()
+	_, err := do(t, pool, "a", "served")
+	must.Succeed(t, err)
+	pool.Close()
+	if n := children(t); n != 0 {
+		t.Errorf("%d children after Close", n)
+	}
+	if _, err := do(t, pool, "a", "served"); err == nil {
+		t.Error("a closed pool serves")
+	}
+}
+
+// children returns the number of child processes of this process that run the child program.
+func children(t *testing.T) (n int) {
+	t.Helper()
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	must.Succeed(t, err)
+	for _, folder := range folders {
+		arguments, _ := os.ReadFile(filepath.Join(folder, "cmdline")) // empty for a process that has ended
+		stat, _ := os.ReadFile(filepath.Join(folder, "stat"))
+		// A process between fork and exec still has the arguments of its parent.
+		if bytes.HasPrefix(arguments, []byte(child+"\x00")) && bytes.Contains(stat, fmt.Appendf(nil, " %d ", os.Getpid())) {
+			n++
+		}
+	}
+	return n
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for begin := time.Now(); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > 20*time.Second {
+			t.Fatalf("not true after 20 s: %s", what)
+		}
+	}
+}
+
+// TestGivenUp ends the context of a request while the child works, and while the request waits.
+func TestGivenUp(t *testing.T) {
+	pool := newPool(t, func(l *sandbox.Limits) { l.Children = 1 })
+	reason := errors.New("the object was changed")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(300*time.Millisecond, func() { cancel(reason) })
+	var work sync.WaitGroup
+	work.Go(func() {
+		if _, err := pool.Do(ctx, sandbox.Request{Tenant: "a", Parts: [][]byte{[]byte("sleep 1h")}}); !errors.Is(err, reason) {
+			t.Errorf("the working request: %v", err)
+		}
+	})
+	work.Go(func() {
+		time.Sleep(100 * time.Millisecond)
+		_, err := pool.Do(ctx, sandbox.Request{Tenant: "b", Parts: [][]byte{[]byte("sleep 1h")}})
+		if _, ok := errors.AsType[*share.NoPlaceError](err); !ok || !errors.Is(err, reason) {
+			t.Errorf("the waiting request: %v", err)
+		}
+	})
+	work.Wait()
+	if answer, err := do(t, pool, "c", "echo x"); answer != "x" {
+		t.Errorf("the next request: %q, %v", answer, err)
+	}
+}
+
+// TestUnavailable uses programs that cannot be children.
+func TestUnavailable(t *testing.T) {
+	for _, program := range []string{"/does/not/exist", "/bin/true", "/bin/cat"} {
+		pool := sandbox.New(program, limits)
+		_, err := do(t, pool, "a", "echo x")
+		if failure, ok := errors.AsType[*sandbox.Error](err); !ok || failure.Reason != sandbox.ReasonUnavailable {
+			t.Errorf("%s: %v", program, err)
+		}
+		if pool.Check() == nil {
+			t.Errorf("%s passes the check", program)
+		}
+		pool.Close()
+	}
+}
+
+// BenchmarkChild measures a request to a new child, and to a child that is already there.
+func BenchmarkChild(b *testing.B) {
+	for name, alone := range map[string]bool{"new": true, "used": false} {
+		b.Run(name, func(b *testing.B) {
+			chosen := limits
+			chosen.Requests = 1 << 30
+			pool := sandbox.New(child, chosen)
+			defer pool.Close()
+			for b.Loop() {
+				_, err := pool.Do(b.Context(), sandbox.Request{Tenant: "a", Parts: [][]byte{[]byte("echo x")}, Alone: alone})
+				must.Succeed(b, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"time"
+)
+
+// childArgument is the first argument of a child.
+const childArgument = "sandboxed-child"
+
+// maxStack bounds each stack of a child, in bytes. Honest input needs a few KiB for each level of
+// its nesting.
+const maxStack = 64 << 20
+
+// limits are what the kernel allows a child.
+type limits struct {
+	memory uint64        // private memory in bytes
+	time   time.Duration // processor time of all threads, rounded up to seconds
+	input  int64         // length of a request in bytes
+}
+
+// arguments returns the arguments that tell a child its limits.
+func (l limits) arguments() []string {
+	return []string{childArgument, strconv.FormatUint(l.memory, 10), l.time.String(), strconv.FormatInt(l.input, 10)}
+}
+
+// parseLimits is the inverse of arguments.
+func parseLimits(args []string) (limits, error) {
+	if !IsChild(args) || len(args) != 4 {
+		return limits{}, errors.New("this process is not a child of a sandbox")
+	}
+	memory, err := strconv.ParseUint(args[1], 10, 63)
+	if err != nil {
+		return limits{}, fmt.Errorf("memory: %w", err)
+	}
+	processor, err := time.ParseDuration(args[2])
+	if err != nil {
+		return limits{}, fmt.Errorf("time: %w", err)
+	}
+	input, err := strconv.ParseInt(args[3], 10, 64)
+	if err != nil {
+		return limits{}, fmt.Errorf("input: %w", err)
+	}
+	return limits{memory: memory, time: processor, input: input}, nil
+}
+
+// IsChild reports whether this process is a child. The arguments are those of the process, without
+// the program's name. The main function asks IsChild before it does anything else.
+func IsChild(args []string) bool { return len(args) > 0 && args[0] == childArgument }
+
+// Serve gives up the rights of this process. Then it answers the requests of the parent until the
+// parent closes the pipe. The parent gets what handle returns. If handle panics, the process ends,
+// and the parent gets an [*Error] with [ReasonCrash].
+//
+// The arguments are those of the process, without the program's name. Serve must be called before
+// the process has read any foreign input.
+func Serve(ctx context.Context, args []string, handle func(ctx context.Context, request []byte) (answer []byte)) error {
+	allowed, err := parseLimits(args)
+	if err != nil {
+		return err
+	}
+	// The limit makes the runtime collect garbage only when the memory is almost used up. Most
+	// requests need no collection at all.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(int64(allowed.memory) * 3 / 4) //nolint:gosec // parseLimits allows 63 bits
+	debug.SetMaxStack(maxStack)
+	runtime.GOMAXPROCS(1)
+	if err := confine(allowed); err != nil {
+		refusal := []byte(err.Error())
+		return errors.Join(err, writeFrame(os.Stdout, refusal[:min(len(refusal), maxRefusal)]))
+	}
+	if err := writeFrame(os.Stdout); err != nil {
+		return fmt.Errorf("tell the parent: %w", err)
+	}
+	for {
+		request, err := readFrame(os.Stdin, allowed.input)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read a request: %w", err)
+		}
+		if err := writeFrame(os.Stdout, handle(ctx, request)); err != nil {
+			return fmt.Errorf("answer: %w", err)
+		}
+	}
+}
