@@ -1,0 +1,174 @@
+package kustomize
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/resmap"
+	"sigs.k8s.io/kustomize/api/resource"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+)
+
+// Limits bound a build. They are part of the request, so that the child and its parent agree.
+type Limits struct {
+	// Files and FileBytes bound the archive: the number of its entries, and its length in bytes
+	// when unpacked.
+	Files     int   `json:"files"`
+	FileBytes int64 `json:"fileBytes"`
+	// Objects bounds the number of objects.
+	Objects int `json:"objects"`
+	// ObjectBytes bounds one object in JSON, and Bytes all objects together.
+	ObjectBytes int `json:"objectBytes"`
+	Bytes       int `json:"bytes"`
+}
+
+// build returns the objects that the spec makes of an archive, as JSON, in kustomize's order.
+//
+// build is for a child process: kustomize has global state, knows no context, and may need any
+// amount of memory and time. An error is an [*Error].
+func build(ctx context.Context, tgz []byte, spec Spec, limits Limits) ([][]byte, error) {
+	content, err := archive.Files(ctx, bytes.NewReader(tgz),
+		archive.Options{Limits: archive.Limits{MaxBytes: limits.FileBytes, MaxFiles: limits.Files}})
+	if err != nil {
+		return nil, unpackError(err)
+	}
+	in := newFiles(content)
+	folder, err := in.generate(spec)
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{files: in}
+	if err := c.check(folder); err != nil {
+		return nil, err
+	}
+	if c.ownSchema {
+		// A schema of the archive is added to Kubernetes' own schema, so load the latter first. The
+		// next build in this process must not see the archive's schema.
+		openapi.Schema()
+		defer openapi.ResetOpenAPI()
+	}
+	fs, err := in.fileSystem()
+	if err != nil {
+		return nil, invalid("", err.Error(), "publish the artifact again")
+	}
+	built, err := run(fs, path.Join("/", folder))
+	if err != nil {
+		return nil, err
+	}
+	if built.Size() > limits.Objects {
+		return nil, &Error{
+			Reason: ReasonTooLarge, Fix: "split the manifests between several Kustomizations",
+			Message: fmt.Sprintf("the build has %d objects, and %d are allowed", built.Size(), limits.Objects),
+		}
+	}
+	return finish(built, spec.Substitute, limits)
+}
+
+// unpackError converts an error of package archive.
+func unpackError(err error) *Error {
+	var refusal *archive.Error
+	if !errors.As(err, &refusal) {
+		return invalid("the artifact", err.Error(), "publish the artifact again")
+	}
+	failure := &Error{Reason: ReasonInvalid, Place: "the artifact", Message: clip(refusal.Error())}
+	if refusal.Reason == archive.ReasonTooLarge || refusal.Reason == archive.ReasonTooMany {
+		failure.Reason = ReasonTooLarge
+	}
+	return failure
+}
+
+// run runs kustomize on a folder.
+func run(fs filesys.FileSystem, folder string) (built resmap.ResMap, err error) {
+	defer func() {
+		// kustomize panics for some invalid objects.
+		if r := recover(); r != nil {
+			built, err = nil, invalid("", fmt.Sprintf("kustomize cannot read the manifests: %v", r), "check them with kustomize build")
+		}
+	}()
+	options := &krusty.Options{
+		LoadRestrictions: types.LoadRestrictionsNone, // overlays use files of their sibling folders
+		PluginConfig:     types.DisabledPluginConfig(),
+	}
+	built, err = krusty.MakeKustomizer(options).Run(fs, folder)
+	if err != nil {
+		return nil, kustomizeError(err)
+	}
+	return built, nil
+}
+
+// kustomizeError converts an error of kustomize.
+func kustomizeError(err error) *Error {
+	text := strings.ReplaceAll(err.Error(), "'/", "'") // the root of the archive is "/"
+	if strings.Contains(text, "operation not permitted") {
+		return refused("", text, "the build may not fetch files or run programs: add the files to the artifact")
+	}
+	place, message := cause(text)
+	return invalid(place, message, "check the manifests with kustomize build")
+}
+
+// cause returns the file and the message of an error about a file. kustomize wraps such errors in
+// several others: it tries each name as a file, and then as a folder. For another error, cause
+// returns the unchanged text.
+func cause(text string) (file, message string) {
+	const begin, end = "accumulating resources from '", "': must build at directory"
+	at := strings.LastIndex(text, begin)
+	if at < 0 {
+		return "", text
+	}
+	file, message, _ = strings.Cut(text[at+len(begin):], "': ")
+	message, _, _ = strings.Cut(message, end)
+	return file, message
+}
+
+// finish substitutes variables in the objects, and returns the objects as JSON.
+func finish(built resmap.ResMap, substitute *Substitute, limits Limits) ([][]byte, error) {
+	objects, total := make([][]byte, 0, built.Size()), 0
+	if err := substitute.check(); err != nil {
+		return nil, err
+	}
+	for _, res := range built.Resources() {
+		place := nameOf(res)
+		if res.GetName() == "" || res.GetKind() == "" || res.GetApiVersion() == "" {
+			return nil, invalid(place, "an object has no apiVersion, kind or metadata.name", "add the field")
+		}
+		if err := substitute.apply(place, res); err != nil {
+			return nil, err
+		}
+		object, err := res.MarshalJSON()
+		if err != nil {
+			return nil, invalid(place, "the object cannot be written as JSON", "check the manifest with kustomize build")
+		}
+		if len(object) > limits.ObjectBytes {
+			return nil, &Error{
+				Reason: ReasonTooLarge, Place: place, Fix: "make the object smaller: the API server would refuse it",
+				Message: fmt.Sprintf("the object has %d bytes, and %d are allowed", len(object), limits.ObjectBytes),
+			}
+		}
+		if total += len(object); total > limits.Bytes {
+			return nil, &Error{
+				Reason: ReasonTooLarge, Fix: "split the manifests between several Kustomizations",
+				Message: fmt.Sprintf("the objects have more than %d bytes", limits.Bytes),
+			}
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+// nameOf returns the kind, the namespace and the name of an object, for errors.
+func nameOf(res *resource.Resource) string {
+	name := res.GetName()
+	if namespace := res.GetNamespace(); namespace != "" {
+		name = namespace + "/" + name
+	}
+	return clip(res.GetKind() + " " + name)
+}

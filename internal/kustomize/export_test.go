@@ -1,0 +1,26 @@
+package kustomize
+
+import "context"
+
+// BuildHere builds in this process, for tests.
+func BuildHere(ctx context.Context, archive []byte, spec Spec, limits Limits) ([][]byte, error) {
+	return build(ctx, archive, spec, limits)
+}
+
+// Passes reports whether an entry of the field resources is accepted as a local path.
+func Passes(entry string) bool {
+	_, err := resolve("resources[0]", ".", entry)
+	return err == nil
+}
+
+// DecodeRequest is decodeRequest.
+func DecodeRequest(request []byte) (Spec, []byte, error) {
+	h, archive, err := decodeRequest(request)
+	return h.Spec, archive, err
+}
+
+// Decode reads an answer as a builder with the given limits does.
+func Decode(limits Limits, answer []byte) (objects int, err error) {
+	list, err := (&Builder{limits: limits}).decode(answer)
+	return len(list), err
+}

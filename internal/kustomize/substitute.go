@@ -1,0 +1,120 @@
+package kustomize
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/fluxcd/pkg/envsubst"
+	"sigs.k8s.io/kustomize/api/resource"
+	"sigs.k8s.io/yaml"
+)
+
+// Substitute replaces variables, such as ${name}, in all objects. An object with the label or the
+// annotation kustomize.toolkit.fluxcd.io/substitute or kustomize.toolkit.lanyard.dev/substitute and
+// the value "disabled" stays as it is.
+type Substitute struct {
+	// Values has the value of each variable. The values may be secret. Line breaks in values are
+	// left out, as Flux does.
+	Values map[string]string `json:"values,omitempty"`
+	// Strict refuses variables that have neither a value nor a default.
+	Strict bool `json:"strict,omitempty"`
+	// Always replaces variables by their defaults even if Values is empty.
+	Always bool `json:"always,omitempty"`
+}
+
+// disabled is the value of these annotations with which an object keeps its variables.
+const disabled = "disabled"
+
+// The labels and annotations for the substitution of variables: Lanyard's and Flux's.
+const (
+	ownAnnotation  = "kustomize.toolkit.lanyard.dev/substitute"
+	fluxAnnotation = "kustomize.toolkit.fluxcd.io/substitute"
+)
+
+// variableName matches the name of a variable.
+var variableName = regexp.MustCompile(`^[_[:alpha:]][_[:alpha:][:digit:]]*$`)
+
+// unset matches the library's error for a variable without value.
+var unset = regexp.MustCompile(`variable not set \(strict mode\): "([^"]*)"`)
+
+// check checks the names of the variables.
+func (s *Substitute) check() error {
+	if s == nil {
+		return nil
+	}
+	for name := range s.Values {
+		if !variableName.MatchString(name) {
+			return &Error{
+				Reason: ReasonSubstitution, Place: "spec.postBuild", Message: quote(name) + " is no name of a variable",
+				Fix: "use letters, digits and underscores, and begin with no digit",
+			}
+		}
+	}
+	return nil
+}
+
+// apply replaces the variables of one object. Its errors contain no value: the object may contain
+// secret values after the substitution, and the libraries repeat their input in errors.
+func (s *Substitute) apply(place string, object *resource.Resource) error {
+	if s == nil || len(s.Values) == 0 && !s.Always || isDisabled(object) {
+		return nil
+	}
+	text, err := object.AsYAML()
+	if err != nil {
+		return invalid(place, "the object cannot be written as YAML", "check the manifest with kustomize build")
+	}
+	replaced, err := envsubst.Eval(string(text), s.lookup)
+	if err != nil {
+		return substitutionError(place, err)
+	}
+	if !s.decode(replaced, object) {
+		return &Error{
+			Reason: ReasonSubstitution, Place: place, Message: "the object is no valid YAML after its variables were replaced",
+			Fix: "put the variable in quotation marks, or correct its value",
+		}
+	}
+	return nil
+}
+
+// lookup returns the value of a variable, and whether the variable may be used.
+func (s *Substitute) lookup(name string) (value string, found bool) {
+	value, found = s.Values[name]
+	return strings.ReplaceAll(value, "\n", ""), found || !s.Strict
+}
+
+// decode reads the object's new text, and reports whether it is an object.
+func (s *Substitute) decode(text string, object *resource.Resource) (ok bool) {
+	defer func() {
+		if recover() != nil { // the library panics for some texts
+			ok = false
+		}
+	}()
+	content, err := yaml.YAMLToJSON([]byte(text))
+	return err == nil && object.UnmarshalJSON(content) == nil
+}
+
+// substitutionError converts an error of the library. The library reads the object before it is
+// substituted, so the error has no value, but it may have other content of the object.
+func substitutionError(place string, err error) *Error {
+	if found := unset.FindStringSubmatch(err.Error()); found != nil {
+		return &Error{
+			Reason: ReasonSubstitution, Place: place, Message: "the variable " + quote(found[1]) + " has no value",
+			Fix: "set it in spec.postBuild, give it a default, or write $${…} for a text that is no variable",
+		}
+	}
+	return &Error{
+		Reason: ReasonSubstitution, Place: place, Message: "the object has a variable that is not written correctly",
+		Fix: "write ${name} or ${name:=default}, or $${…} for a text that is no variable",
+	}
+}
+
+// isDisabled reports whether an object keeps its variables.
+func isDisabled(object *resource.Resource) bool {
+	labels, annotations := object.GetLabels(), object.GetAnnotations()
+	for _, key := range []string{ownAnnotation, fluxAnnotation} {
+		if labels[key] == disabled || annotations[key] == disabled {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,18 @@
+// Command child is the child of the tests: it builds, and does nothing else.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/lanyard-dev/lanyard/internal/kustomize"
+	"github.com/lanyard-dev/lanyard/internal/sandbox"
+)
+
+func main() {
+	if err := sandbox.Serve(context.Background(), os.Args[1:], kustomize.Serve); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
