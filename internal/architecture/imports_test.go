@@ -133,6 +133,15 @@ var rules = []rule{
 		deny: slices.Concat([]string{module + "/auth/aws", module + "/auth/azure", module + "/auth/gcp"}, awsSDK, azureSDK, googleSDK),
 	},
 	{
+		name: "what confines processes knows no Kubernetes and no artifacts",
+		dir:  ".", from: "/internal/sandbox", deny: []string{module + "/internal/", module + "/api/", "k8s.io/", "sigs.k8s.io/"},
+	},
+	{
+		name: "builds of manifests know no credentials and no cluster",
+		dir:  ".", from: "/internal/kustomize", direct: true,
+		deny: []string{module + "/auth", module + "/auth/", module + "/api/", "k8s.io/client-go/", "sigs.k8s.io/controller-runtime/", "net/http"},
+	},
+	{
 		name: "artifacts know neither Kubernetes objects nor credentials' origin",
 		dir:  ".", from: "/internal/artifact/...", direct: true,
 		deny:  []string{module + "/auth", module + "/auth/", module + "/api/", "k8s.io/", "sigs.k8s.io/controller-runtime/"},
