@@ -9,7 +9,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -99,37 +101,38 @@ func attacks(path string) map[string]string {
 	remote := unix.RemoteIovec{Base: uintptr(unsafe.Pointer(&word[0])), Len: 8}
 	raised := unix.Rlimit{Cur: 1 << 40, Max: 1 << 40}
 	found := map[string]error{
-		"open a file":                errorOf(os.ReadFile(path)),
-		"create a file":              os.WriteFile("/tmp/made-by-a-child", nil, 0o600),
-		"list a folder":              errorOf(os.ReadDir("/")),
-		"read the parent's memory":   errorOf(os.Open(fmt.Sprintf("/proc/%d/mem", parent))),
-		"read the parent's environ":  errorOf(os.ReadFile(fmt.Sprintf("/proc/%d/environ", parent))),
-		"dial":                       errorOf(net.Dial("tcp", "127.0.0.1:1")),
-		"make a socket":              call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, 0),
-		"resolve a name":             errorOf(net.LookupHost("localhost.example")),
-		"run a program":              exec.Command("/bin/true").Run(),
-		"fork":                       call(unix.SYS_CLONE, uintptr(unix.SIGCHLD)),
-		"clone3":                     call(unix.SYS_CLONE3, 0, 0),
-		"execveat":                   call(unix.SYS_EXECVEAT, 0, 0, 0, 0, 0),
-		"trace the parent":           unix.PtraceAttach(parent),
-		"copy the parent's memory":   errorOf(unix.ProcessVMReadv(parent, []unix.Iovec{local}, []unix.RemoteIovec{remote}, 0)),
-		"write the parent's memory":  errorOf(unix.ProcessVMWritev(parent, []unix.Iovec{local}, []unix.RemoteIovec{remote}, 0)),
-		"signal the parent":          unix.Kill(parent, 0),
-		"signal the parent's thread": unix.Tgkill(parent, parent, 0),
-		"open the parent by number":  errorOf(unix.PidfdOpen(parent, 0)),
-		"own a pipe's signals":       errorOf(unix.FcntlInt(0, unix.F_SETOWN, parent)),
-		"raise a limit":              unix.Setrlimit(unix.RLIMIT_DATA, &raised),
-		"limit the parent":           unix.Prlimit(parent, unix.RLIMIT_DATA, &raised, nil),
-		"executable memory":          errorOf(unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON)),
-		"shared memory":              errorOf(unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)),
-		"file in memory":             errorOf(unix.MemfdCreate("x", 0)),
-		"new pipe":                   unix.Pipe2(make([]int, 2), 0),
-		"own namespace":              unix.Unshare(unix.CLONE_NEWUSER),
-		"mount":                      unix.Mount("none", "/", "tmpfs", 0, ""),
-		"change the folder":          unix.Chdir("/tmp"),
-		"io_uring":                   call(425, 1, 0),
-		"bpf":                        call(unix.SYS_BPF, 0, 0, 0),
-		"readable again":             unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0),
+		"open a file":                 errorOf(os.ReadFile(path)),
+		"make a socket on any thread": onThreads(20, func() error { return call(unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM, 0) }),
+		"create a file":               os.WriteFile("/tmp/made-by-a-child", nil, 0o600),
+		"list a folder":               errorOf(os.ReadDir("/")),
+		"read the parent's memory":    errorOf(os.Open(fmt.Sprintf("/proc/%d/mem", parent))),
+		"read the parent's environ":   errorOf(os.ReadFile(fmt.Sprintf("/proc/%d/environ", parent))),
+		"dial":                        errorOf(net.Dial("tcp", "127.0.0.1:1")),
+		"make a socket":               call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, 0),
+		"resolve a name":              errorOf(net.LookupHost("localhost.example")),
+		"run a program":               exec.Command("/bin/true").Run(),
+		"fork":                        call(unix.SYS_CLONE, uintptr(unix.SIGCHLD)),
+		"clone3":                      call(unix.SYS_CLONE3, 0, 0),
+		"execveat":                    call(unix.SYS_EXECVEAT, 0, 0, 0, 0, 0),
+		"trace the parent":            unix.PtraceAttach(parent),
+		"copy the parent's memory":    errorOf(unix.ProcessVMReadv(parent, []unix.Iovec{local}, []unix.RemoteIovec{remote}, 0)),
+		"write the parent's memory":   errorOf(unix.ProcessVMWritev(parent, []unix.Iovec{local}, []unix.RemoteIovec{remote}, 0)),
+		"signal the parent":           unix.Kill(parent, 0),
+		"signal the parent's thread":  unix.Tgkill(parent, parent, 0),
+		"open the parent by number":   errorOf(unix.PidfdOpen(parent, 0)),
+		"own a pipe's signals":        errorOf(unix.FcntlInt(0, unix.F_SETOWN, parent)),
+		"raise a limit":               unix.Setrlimit(unix.RLIMIT_DATA, &raised),
+		"limit the parent":            unix.Prlimit(parent, unix.RLIMIT_DATA, &raised, nil),
+		"executable memory":           errorOf(unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANON)),
+		"shared memory":               errorOf(unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON)),
+		"file in memory":              errorOf(unix.MemfdCreate("x", 0)),
+		"new pipe":                    unix.Pipe2(make([]int, 2), 0),
+		"own namespace":               unix.Unshare(unix.CLONE_NEWUSER),
+		"mount":                       unix.Mount("none", "/", "tmpfs", 0, ""),
+		"change the folder":           unix.Chdir("/tmp"),
+		"io_uring":                    call(425, 1, 0),
+		"bpf":                         call(unix.SYS_BPF, 0, 0, 0),
+		"readable again":              unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0),
 	}
 	texts := map[string]string{}
 	for name, err := range found {
@@ -137,6 +140,30 @@ func attacks(path string) map[string]string {
 	}
 	texts["environment"] = fmt.Sprint(os.Environ())
 	return texts
+}
+
+// onThreads calls a function on several threads at once. It returns nil if one of the calls did.
+func onThreads(n int, call func() error) error {
+	errs := make(chan error, n)
+	var started sync.WaitGroup
+	started.Add(n)
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			started.Done()
+			started.Wait()
+			errs <- call()
+		}()
+	}
+	var last error
+	for range n {
+		err := <-errs
+		if err == nil {
+			return nil
+		}
+		last = err
+	}
+	return last
 }
 
 func errorOf[T any](_ T, err error) error { return err }

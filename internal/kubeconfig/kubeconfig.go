@@ -1,0 +1,159 @@
+// Package kubeconfig reads kubeconfig files that tenants wrote.
+//
+// A kubeconfig file can run programs, read files of the machine, and switch off the check of the
+// server's certificate. All this is for the person who wrote the file, on that person's machine. A
+// program that reads files of tenants must do none of it.
+package kubeconfig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// maxBytes bounds a file. A file with several certificates has less than 20 KiB.
+const maxBytes = 64 << 10
+
+// Error says what is wrong in a file. Its text contains no credential.
+type Error struct {
+	// Field is the field with the mistake, such as `clusters["prod"].cluster.server`. It is empty
+	// if the whole file is wrong.
+	Field string
+	// Err describes the mistake.
+	Err error
+	// Fix is the next step for the user, as a sentence without a full stop.
+	Fix string
+}
+
+// Error implements error.
+func (e *Error) Error() string {
+	if e.Field == "" {
+		return fmt.Sprintf("kubeconfig: %v; %s", e.Err, e.Fix)
+	}
+	return fmt.Sprintf("kubeconfig: %s: %v; %s", e.Field, e.Err, e.Fix)
+}
+
+// Unwrap returns the mistake.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Dial connects to an address, or refuses the address.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// Parse returns the connection of the file's current context. The result has no credential but those
+// in the file. It uses no proxy but the one in the file, and makes all connections with dial, also
+// those to the proxy. An error is an [*Error].
+func Parse(content []byte, dial Dial) (*rest.Config, error) {
+	file, err := load(content)
+	if err != nil {
+		return nil, err
+	}
+	current := file.Contexts[file.CurrentContext]
+	if current == nil {
+		return nil, &Error{Field: "current-context", Err: fmt.Errorf("there is no context %q", file.CurrentContext), Fix: "set current-context to the name of a context in the file"}
+	}
+	cluster, user := file.Clusters[current.Cluster], file.AuthInfos[current.AuthInfo]
+	place := fmt.Sprintf("contexts[%q].context.", file.CurrentContext)
+	if cluster == nil {
+		return nil, &Error{Field: place + "cluster", Err: fmt.Errorf("there is no cluster %q", current.Cluster), Fix: "name a cluster in the file"}
+	}
+	if user == nil {
+		return nil, &Error{Field: place + "user", Err: fmt.Errorf("there is no user %q", current.AuthInfo), Fix: "name a user in the file"}
+	}
+	proxy, err := checkCluster(fmt.Sprintf("clusters[%q].cluster.", current.Cluster), cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkUser(fmt.Sprintf("users[%q].user.", current.AuthInfo), user); err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host: cluster.Server, Username: user.Username, Password: user.Password, BearerToken: user.Token,
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData,
+			CertData: user.ClientCertificateData, KeyData: user.ClientKeyData,
+		},
+		// A nil function would mean the proxy of this program's environment.
+		Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil },
+		Dial:  dial,
+	}, nil
+}
+
+// lineNumber matches the place in an error of the YAML library.
+var lineNumber = regexp.MustCompile(`line \d+`)
+
+// load decodes a file. It leaves the library's error out of its own error, except for the line: the
+// library repeats parts of the file.
+func load(content []byte) (*clientcmdapi.Config, error) {
+	const fix = "store the output of kubectl config view --raw --flatten --minify"
+	if len(content) > maxBytes {
+		return nil, &Error{Err: fmt.Errorf("the file has %d bytes, and %d are allowed", len(content), maxBytes), Fix: fix}
+	}
+	file, err := clientcmd.Load(content)
+	if err != nil {
+		message := "this is no kubeconfig file"
+		if line := lineNumber.FindString(err.Error()); line != "" {
+			message += ", see " + line
+		}
+		return nil, &Error{Err: errors.New(message), Fix: fix}
+	}
+	return file, nil
+}
+
+// checkCluster checks how to reach the API server, and returns the URL of the proxy, if any.
+func checkCluster(field string, cluster *clientcmdapi.Cluster) (proxy *url.URL, err error) {
+	server, err := url.Parse(cluster.Server)
+	switch {
+	case cluster.InsecureSkipTLSVerify:
+		return nil, &Error{
+			Field: field + "insecure-skip-tls-verify", Err: errors.New("a credential is sent to verified servers only"),
+			Fix: "remove the field, and set certificate-authority-data",
+		}
+	case cluster.CertificateAuthority != "":
+		return nil, pathError(field+"certificate-authority", "certificate-authority-data")
+	case err != nil, server.Scheme != "https", server.Host == "", server.User != nil, server.RawQuery != "", server.Fragment != "":
+		return nil, &Error{Field: field + "server", Err: errors.New("this is no address of an API server"), Fix: "write https://<host>, with a port and a path if the server needs them"}
+	case cluster.ProxyURL == "":
+		return nil, nil
+	}
+	proxy, err = url.Parse(cluster.ProxyURL)
+	if err != nil || proxy.Host == "" || proxy.Scheme != "http" && proxy.Scheme != "https" && proxy.Scheme != "socks5" {
+		return nil, &Error{Field: field + "proxy-url", Err: errors.New("this is no address of a proxy"), Fix: "write http://<host>:<port>, https://… or socks5://…"}
+	}
+	return proxy, nil
+}
+
+// checkUser checks who acts.
+func checkUser(field string, user *clientcmdapi.AuthInfo) error {
+	switch {
+	case user.Exec != nil:
+		return &Error{Field: field + "exec", Err: errors.New("no program is run for a credential"), Fix: "use a token or a client certificate in the file"}
+	case user.AuthProvider != nil:
+		return &Error{Field: field + "auth-provider", Err: errors.New("no plugin is run for a credential"), Fix: "use a token or a client certificate in the file"}
+	case user.TokenFile != "":
+		return pathError(field+"tokenFile", "token")
+	case user.ClientCertificate != "":
+		return pathError(field+"client-certificate", "client-certificate-data")
+	case user.ClientKey != "":
+		return pathError(field+"client-key", "client-key-data")
+	case user.Impersonate != "", user.ImpersonateUID != "", len(user.ImpersonateGroups) > 0, len(user.ImpersonateUserExtra) > 0:
+		return &Error{Field: field + "as", Err: errors.New("the file's user must act as itself"), Fix: "remove as, as-uid, as-groups and as-user-extra"}
+	case user.Token == "" && user.Username == "" && len(user.ClientCertificateData) == 0:
+		return &Error{Field: field + "token", Err: errors.New("the user has no credential"), Fix: "set token, or client-certificate-data and client-key-data"}
+	case (len(user.ClientCertificateData) == 0) != (len(user.ClientKeyData) == 0):
+		return &Error{Field: field + "client-key-data", Err: errors.New("a certificate and its key belong together"), Fix: "set client-certificate-data and client-key-data"}
+	}
+	return nil
+}
+
+// pathError refuses a path: the file would be one of this program's machine.
+func pathError(field, instead string) *Error {
+	return &Error{Field: field, Err: errors.New("paths are refused, since the file would be one of the controller"), Fix: "write the content into " + instead + " (kubectl config view --raw --flatten)"}
+}

@@ -1,0 +1,166 @@
+package kubeconfig_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/lanyard-dev/lanyard/internal/kubeconfig"
+	"github.com/lanyard-dev/lanyard/internal/must"
+)
+
+// file returns a kubeconfig file with the fields of its cluster and of its user.
+func file(cluster, user string) string {
+	return "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: prod, user: me, namespace: apps}}]\n" +
+		"clusters: [{name: prod, cluster: {" + cluster + "}}]\nusers: [{name: me, user: {" + user + "}}]\n"
+}
+
+var data = base64.StdEncoding.EncodeToString([]byte("x"))
+
+func TestParse(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://proxy.of.the.program:3128")
+	const server, token = "server: 'https://api.example.com:6443/k8s'", "token: s3cret"
+	for _, test := range []struct {
+		name, content string
+		field, says   string // both empty if the file is accepted
+	}{
+		{"token", file(server, token), "", ""},
+		{"certificate", file(server, "client-certificate-data: "+data+", client-key-data: "+data), "", ""},
+		{"password", file(server, "username: me, password: s3cret"), "", ""},
+		{"authority and name", file(server+", tls-server-name: api, certificate-authority-data: "+data, token), "", ""},
+		{"proxy", file(server+", proxy-url: 'http://proxy.example.com:3128'", token), "", ""},
+		{"JSON", `{"current-context":"c","contexts":[{"name":"c","context":{"cluster":"p","user":"u"}}],"clusters":[{"name":"p","cluster":{"server":"https://a"}}],"users":[{"name":"u","user":{"token":"s3cret"}}]}`, "", ""},
+
+		{"program", file(server, "exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/s3cret}"), `users["me"].user.exec`, "no program"},
+		{"plugin", file(server, "auth-provider: {name: gcp}"), `users["me"].user.auth-provider`, "no plugin"},
+		{"program beside a token", file(server, token+", exec: {apiVersion: client.authentication.k8s.io/v1, command: a}"), `users["me"].user.exec`, "no program"},
+		{"file with a token", file(server, "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"), `users["me"].user.tokenFile`, "paths are refused"},
+		{"file beside a token", file(server, token+", tokenFile: /a"), `users["me"].user.tokenFile`, "paths are refused"},
+		{"file with a certificate", file(server, "client-certificate: /a, client-key-data: "+data), `users["me"].user.client-certificate`, "paths are refused"},
+		{"file with a key", file(server, "client-certificate-data: "+data+", client-key: /a"), `users["me"].user.client-key`, "paths are refused"},
+		{"file with an authority", file(server+", certificate-authority: /a", token), `clusters["prod"].cluster.certificate-authority`, "paths are refused"},
+		{"no check of the server", file(server+", insecure-skip-tls-verify: true", token), `clusters["prod"].cluster.insecure-skip-tls-verify`, "verified servers only"},
+		{"another user", file(server, token+", as: admin"), `users["me"].user.as`, "act as itself"},
+		{"another user ID", file(server, token+", as-uid: a"), `users["me"].user.as`, "act as itself"},
+		{"another group", file(server, token+", as-groups: [system:masters]"), `users["me"].user.as`, "act as itself"},
+		{"other fields of a user", file(server, token+", as-user-extra: {a: [b]}"), `users["me"].user.as`, "act as itself"},
+		{"no TLS", file("server: 'http://api.example.com'", token), `clusters["prod"].cluster.server`, "no address"},
+		{"no server", file("", token), `clusters["prod"].cluster.server`, "no address"},
+		{"user in the address", file("server: 'https://me:s3cret@api.example.com'", token), `clusters["prod"].cluster.server`, "no address"},
+		{"query in the address", file("server: 'https://api.example.com?a'", token), `clusters["prod"].cluster.server`, "no address"},
+		{"file as a proxy", file(server+", proxy-url: 'file:///a'", token), `clusters["prod"].cluster.proxy-url`, "no address"},
+		{"no credential", file(server, ""), `users["me"].user.token`, "no credential"},
+		{"key without a certificate", file(server, token+", client-key-data: "+data), `users["me"].user.client-key-data`, "belong together"},
+		{"no context", "apiVersion: v1\nkind: Config\n", "current-context", `no context ""`},
+		{"context without a cluster", "current-context: c\ncontexts: [{name: c, context: {cluster: a, user: b}}]\n", `contexts["c"].context.cluster`, `no cluster "a"`},
+		{"context without a user", "current-context: c\ncontexts: [{name: c, context: {cluster: a, user: b}}]\nclusters: [{name: a, cluster: {server: 'https://a'}}]\n", `contexts["c"].context.user`, `no user "b"`},
+		{"no YAML", "a:\n- s3cret\nb", "", "see line"},
+		{"data that is no base64", file(server, "client-certificate-data: s3cret!, client-key-data: "+data), "", "no kubeconfig file"},
+		{"another kind", "apiVersion: v1\nkind: Secret\n", "", "no kubeconfig file"},
+		{"too large", file(server, token) + "#" + strings.Repeat("a", 64<<10), "", "65"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			config, err := kubeconfig.Parse([]byte(test.content), refuseAll)
+			if test.says == "" {
+				must.Succeed(t, err)
+				mustBeHarmless(t, config)
+				return
+			}
+			failure, ok := errors.AsType[*kubeconfig.Error](err)
+			if !ok || failure.Field != test.field || !strings.Contains(err.Error(), test.says) || failure.Fix == "" || config != nil {
+				t.Errorf("error %v, want %q of %s", err, test.says, test.field)
+			}
+			if err != nil && strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("the error has a credential: %v", err)
+			}
+		})
+	}
+}
+
+// errRefused is the error of refuseAll.
+var errRefused = errors.New("refused by the test")
+
+func refuseAll(context.Context, string, string) (net.Conn, error) { return nil, errRefused }
+
+// mustBeHarmless checks that a configuration reads no file, runs nothing, and dials only with its
+// own function.
+func mustBeHarmless(t *testing.T, config *rest.Config) {
+	t.Helper()
+	tls := config.TLSClientConfig
+	if config.ExecProvider != nil || config.AuthProvider != nil || config.BearerTokenFile != "" || tls.CAFile != "" || tls.CertFile != "" || tls.KeyFile != "" {
+		t.Errorf("the configuration reads a file or runs a program: %v", config)
+	}
+	if tls.Insecure || !strings.HasPrefix(config.Host, "https://") {
+		t.Errorf("the configuration does not check the server %s", config.Host)
+	}
+	if config.Impersonate.UserName != "" || config.Impersonate.UID != "" || config.Impersonate.Groups != nil || config.Impersonate.Extra != nil {
+		t.Errorf("the configuration impersonates: %v", config.Impersonate)
+	}
+	proxy, err := config.Proxy(httptest.NewRequest(http.MethodGet, "https://api.example.com", nil))
+	if err != nil || proxy != nil && strings.Contains(proxy.Host, "proxy.of.the.program") {
+		t.Errorf("the configuration uses the program's own proxy %v, %v", proxy, err)
+	}
+	if _, err := config.Dial(t.Context(), "tcp", "a:1"); !errors.Is(err, errRefused) {
+		t.Errorf("the configuration dials by itself: %v", err)
+	}
+}
+
+// TestConnection reaches a server with a configuration, and checks what the server gets.
+func TestConnection(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.Header.Get("Authorization"); got != "Bearer s3cret" || r.Header.Get("Impersonate-User") != "" {
+			t.Errorf("the server got %q", got)
+		}
+		_, _ = w.Write([]byte("{}"))
+	}))
+	t.Cleanup(server.Close)
+	address, err := url.Parse(server.URL)
+	must.Succeed(t, err)
+	authority := base64.StdEncoding.EncodeToString(certificate(server))
+	dialled := ""
+	config, err := kubeconfig.Parse([]byte(file("server: 'https://api.example.com', tls-server-name: example.com, certificate-authority-data: "+authority, "token: s3cret")),
+		func(ctx context.Context, network, asked string) (net.Conn, error) {
+			dialled = asked
+			return (&net.Dialer{}).DialContext(ctx, network, address.Host)
+		})
+	must.Succeed(t, err)
+	client, err := rest.HTTPClientFor(config)
+	must.Succeed(t, err)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/version", http.NoBody)
+	must.Succeed(t, err)
+	response, err := client.Do(request)
+	must.Succeed(t, err)
+	must.Succeed(t, response.Body.Close())
+	if dialled != "api.example.com:443" {
+		t.Errorf("dialled %q", dialled)
+	}
+}
+
+// FuzzParse checks that each accepted file is harmless.
+func FuzzParse(f *testing.F) {
+	f.Add(file("server: 'https://a'", "token: b"))
+	f.Add(file("server: 'https://a', proxy-url: 'socks5://b'", "client-certificate-data: "+data+", client-key-data: "+data))
+	f.Add(file("server: 'https://a'", "exec: {command: a}"))
+	f.Fuzz(func(t *testing.T, content string) {
+		config, err := kubeconfig.Parse([]byte(content), refuseAll)
+		if err == nil {
+			mustBeHarmless(t, config)
+		} else if _, ok := errors.AsType[*kubeconfig.Error](err); !ok {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// certificate returns the certificate of a test server as PEM.
+func certificate(server *httptest.Server) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+}
