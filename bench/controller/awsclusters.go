@@ -18,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
 	"github.com/lanyard-dev/lanyard/bench/internal/stage"
+	"github.com/lanyard-dev/lanyard/bench/internal/table"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
@@ -59,7 +60,7 @@ func (a *awsClusters) earliestDue() time.Duration { return a.tokenLife * 75 / 10
 
 func (a *awsClusters) cloud(o *local.CloudOptions, _ int) { fleet.AddUser(o, "owner", a.identities) }
 
-func (a *awsClusters) measure(ctx context.Context, w *world) (table, error) {
+func (a *awsClusters) measure(ctx context.Context, w *world) (table.Table, error) {
 	if err := a.create(ctx, w); err != nil {
 		return nil, err
 	}
@@ -95,19 +96,19 @@ func (a *awsClusters) measure(ctx context.Context, w *world) (table, error) {
 	}
 	atRest, lifeExchanges, early := after.Since(before), len(exchanges(w, ready)), a.early(exchanges(w, 0))
 
-	t := newTable("AWSClusters", w.n)
-	t.row("identities (AWSClusterRoleIdentities, each with a role)", "%d", a.identities)
-	t.seconds("start: all clusters ready after", controller.done)
-	t.row("start: exchanges at AWS STS (AssumeRole)", "%d", startExchanges)
-	t.row("start: calls to the Kubernetes API per cluster", "%.1f", start.Calls/float64(w.n))
-	t.seconds("start: CPU", start.CPU)
-	t.memory("at rest: ", atRest)
-	t.row("at rest: CPU", "%.2f %% of a core", 100*atRest.CPU.Seconds()/a.rest.Seconds())
-	t.row("at rest: reconciliations per minute", "%.1f", atRest.Reconciliations/a.rest.Minutes())
-	t.row("at rest: calls to the Kubernetes API per minute", "%.1f", atRest.Calls/a.rest.Minutes())
-	t.row("one more life of each credential: exchanges at AWS STS", "%d", lifeExchanges)
-	t.row("all calls of AWS STS until then", "%d", len(all.Calls(journal.Filter{Service: "sts"})))
-	t.row("exchanges before a credential was due", "%d", early)
+	t := table.New("AWSClusters", w.n)
+	t.Row("identities (AWSClusterRoleIdentities, each with a role)", "%d", a.identities)
+	t.Seconds("start: all clusters ready after", controller.done)
+	t.Row("start: exchanges at AWS STS (AssumeRole)", "%d", startExchanges)
+	t.Row("start: calls to the Kubernetes API per cluster", "%.1f", start.Calls/float64(w.n))
+	t.Seconds("start: CPU", start.CPU)
+	t.Memory("at rest: ", atRest)
+	t.Row("at rest: CPU", "%.2f %% of a core", 100*atRest.CPU.Seconds()/a.rest.Seconds())
+	t.Row("at rest: reconciliations per minute", "%.1f", atRest.Reconciliations/a.rest.Minutes())
+	t.Row("at rest: calls to the Kubernetes API per minute", "%.1f", atRest.Calls/a.rest.Minutes())
+	t.Row("one more life of each credential: exchanges at AWS STS", "%d", lifeExchanges)
+	t.Row("all calls of AWS STS until then", "%d", len(all.Calls(journal.Filter{Service: "sts"})))
+	t.Row("exchanges before a credential was due", "%d", early)
 
 	if early > 0 {
 		return t, fmt.Errorf("%d exchanges before a credential was due", early)

@@ -14,6 +14,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
+	"github.com/lanyard-dev/lanyard/bench/internal/table"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
@@ -84,7 +85,7 @@ type counters struct {
 
 // measure starts the controller, starts it again, and changes all identities. Then it watches the
 // controller while nobody changes an object.
-func (b *bindings) measure(ctx context.Context, w *world) (_ table, err error) {
+func (b *bindings) measure(ctx context.Context, w *world) (_ table.Table, err error) {
 	user := "system:serviceaccount:" + local.Namespace + ":" + identityController
 	log, err := openAuditLog(w.Path("cluster", "audit.log"), user)
 	if err != nil {
@@ -161,27 +162,27 @@ func count(ctx context.Context, w *world, log *auditLog, controller, server *pro
 	return c, err
 }
 
-func (r bindingRun) table(n int) table {
+func (r bindingRun) table(n int) table.Table {
 	made, controller, server := r.atRest.calls, r.atRest.controller, r.atRest.tokenServer
 	perRenewal := func(k kind) float64 { return float64(made[k]) / float64(made[renewal]) }
-	t := newTable("bindings, each with an identity and a Secret", n)
-	t.seconds("start: all Secrets written after", r.start)
-	t.seconds("restart: all Secrets read after", r.restart)
-	t.row("restart: writes of Secrets and bindings", "%d", r.writtenAtRestart())
-	t.seconds("all identities changed: all credentials renewed after", r.renewed)
-	t.seconds("at rest: watched for", r.window)
-	t.row("at rest: renewals", "%d", made[renewal])
-	t.seconds("at rest: longest delay of a renewal", r.overdue)
-	t.row("at rest: writes of the Secret per renewal", "%.3f", perRenewal(secretWrite))
-	t.row("at rest: writes of the binding's status per renewal", "%.3f", perRenewal(statusWrite))
+	t := table.New("bindings, each with an identity and a Secret", n)
+	t.Seconds("start: all Secrets written after", r.start)
+	t.Seconds("restart: all Secrets read after", r.restart)
+	t.Row("restart: writes of Secrets and bindings", "%d", r.writtenAtRestart())
+	t.Seconds("all identities changed: all credentials renewed after", r.renewed)
+	t.Seconds("at rest: watched for", r.window)
+	t.Row("at rest: renewals", "%d", made[renewal])
+	t.Seconds("at rest: longest delay of a renewal", r.overdue)
+	t.Row("at rest: writes of the Secret per renewal", "%.3f", perRenewal(secretWrite))
+	t.Row("at rest: writes of the binding's status per renewal", "%.3f", perRenewal(statusWrite))
 	others := made[otherWrite] + made[bindingWrite]
-	t.row("at rest: all other writes of the controller, without its lease", "%d", others)
-	t.row("at rest: calls to the Kubernetes API per renewal", "%.3f", perRenewal(anyCall))
-	t.memory("at rest: identity controller, ", controller)
-	t.cpu("at rest: identity controller, ", controller, r.window)
-	t.each("at rest: identity controller, CPU per renewal", controller.CPU, made[renewal])
-	t.resident("at rest: token server, ", server)
-	t.cpu("at rest: token server, ", server, r.window)
+	t.Row("at rest: all other writes of the controller, without its lease", "%d", others)
+	t.Row("at rest: calls to the Kubernetes API per renewal", "%.3f", perRenewal(anyCall))
+	t.Memory("at rest: identity controller, ", controller)
+	t.CPU("at rest: identity controller, ", controller, r.window)
+	t.Each("at rest: identity controller, CPU per renewal", controller.CPU, made[renewal])
+	t.Resident("at rest: token server, ", server)
+	t.CPU("at rest: token server, ", server, r.window)
 	return t
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+
+	"github.com/lanyard-dev/lanyard/bench/internal/table"
 )
 
 // figure identifies a number that is measured for each controller. Times are in seconds. Some
@@ -74,8 +76,8 @@ func lines() []line {
 
 // compare returns a table with the figures that were measured. It fails if a target is missed.
 // Without Flux's controller, targets that need its figures are not checked.
-func compare(courses []*course) (table, error) {
-	t := table{
+func compare(courses []*course) (table.Table, error) {
+	t := table.Table{
 		{"case", "Lanyard", "Flux", "ratio", "must reach", "met"},
 		{"---", "---:", "---:", "---:", "---", "---"},
 	}

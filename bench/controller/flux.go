@@ -19,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
 	"github.com/lanyard-dev/lanyard/bench/internal/stage"
+	"github.com/lanyard-dev/lanyard/bench/internal/table"
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
@@ -73,7 +74,7 @@ func accountsOf(n int) int { return max(minAccounts, n/fleet.ObjectsPerAccount) 
 
 // measure measures each case with each controller. In each round of a case, one controller runs
 // right after the other, so that the machine is about equally fast for both.
-func (f *flux) measure(ctx context.Context, w *world) (table, error) {
+func (f *flux) measure(ctx context.Context, w *world) (table.Table, error) {
 	registry := startRegistry(distribution(ctx), tls.NoClientCert)
 	defer registry.close()
 	l := &lab{world: w, flux: f, registry: registry, kubeconfig: w.Path("bench.kubeconfig")}

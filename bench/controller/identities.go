@@ -8,6 +8,7 @@ import (
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/stage"
+	"github.com/lanyard-dev/lanyard/bench/internal/table"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
@@ -21,7 +22,7 @@ func (*identities) check(int) error { return nil }
 
 func (*identities) cloud(*local.CloudOptions, int) {}
 
-func (*identities) measure(ctx context.Context, w *world) (table, error) {
+func (*identities) measure(ctx context.Context, w *world) (table.Table, error) {
 	const (
 		kind  = "identity"
 		pause = 100 * time.Millisecond
@@ -77,13 +78,13 @@ func (*identities) measure(ctx context.Context, w *world) (table, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := newTable("WorkloadIdentities", w.n)
-	t.hundredths("token server: ready after", server.ready)
-	t.hundredths("token server: first token after", server.done)
-	t.memory("token server: ", ofServer)
-	t.hundredths("identity controller: all new identities have their status after", writer.done)
-	t.hundredths("identity controller, started again: ready after", again.ready)
-	t.hundredths("identity controller, started again: all identities seen after", again.done)
-	t.memory("identity controller, started again: ", ofController)
+	t := table.New("WorkloadIdentities", w.n)
+	t.Hundredths("token server: ready after", server.ready)
+	t.Hundredths("token server: first token after", server.done)
+	t.Memory("token server: ", ofServer)
+	t.Hundredths("identity controller: all new identities have their status after", writer.done)
+	t.Hundredths("identity controller, started again: ready after", again.ready)
+	t.Hundredths("identity controller, started again: all identities seen after", again.done)
+	t.Memory("identity controller, started again: ", ofController)
 	return t, nil
 }

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/stage"
+	"github.com/lanyard-dev/lanyard/bench/internal/table"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
@@ -46,7 +47,7 @@ type scenario interface {
 	cloud(o *local.CloudOptions, n int)
 	// measure measures the objects in w, the cluster of one run. If only a check of the figures
 	// fails, measure returns the table with the error.
-	measure(ctx context.Context, w *world) (table, error)
+	measure(ctx context.Context, w *world) (table.Table, error)
 }
 
 func main() {
@@ -82,19 +83,19 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	var t table
+	var t table.Table
 	for _, n := range sizes {
 		_, _ = fmt.Fprintf(progress, "%s: %d\n", name, n)
 		err := stage.Run(ctx, *programs, func(o *local.CloudOptions) { s.cloud(o, n) }, func(on *stage.World) error {
 			measured, err := s.measure(ctx, &world{World: on, n: n, progress: progress})
-			t.join(measured)
+			t.Join(measured)
 			return err
 		})
 		if err != nil {
-			return errors.Join(fmt.Errorf("%s: %d: %w", name, n, err), t.print(out))
+			return errors.Join(fmt.Errorf("%s: %d: %w", name, n, err), t.Print(out))
 		}
 	}
-	return t.print(out)
+	return t.Print(out)
 }
 
 // parseSizes parses numbers with commas between them, and checks each.

@@ -14,6 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
 	"github.com/lanyard-dev/lanyard/bench/internal/stage"
+	"github.com/lanyard-dev/lanyard/bench/internal/table"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
@@ -59,7 +60,7 @@ func (o *objects) cloud(options *local.CloudOptions, n int) {
 	}
 }
 
-func (o *objects) measure(ctx context.Context, w *world) (table, error) {
+func (o *objects) measure(ctx context.Context, w *world) (table.Table, error) {
 	values := map[string]any{"tokenCache": map[string]any{"maxDuration": o.tokenLife.String()}}
 	install := installRoles
 	if o.certificates {
@@ -98,24 +99,24 @@ func (o *objects) measure(ctx context.Context, w *world) (table, error) {
 	used, exchanges := after.controller.Since(before.controller), after.exchanges-before.exchanges
 	due := float64(c.identities * o.refreshes)
 
-	t := newTable("objects", w.n)
-	t.row("identities ("+c.identitiesName+")", "%d", c.identities)
-	t.seconds("start: all objects pulled after", controller.done)
-	t.row("start: calls to the Kubernetes API per object", "%.1f", start.Calls/float64(w.n))
-	t.memory("at rest: ", used)
-	t.cpu("at rest: ", used, window)
-	t.row("at rest: reconciliations per second", "%.1f", used.Reconciliations/window.Seconds())
-	t.each("at rest: CPU per reconciliation", used.CPU, int(used.Reconciliations))
-	t.row("at rest: calls to the Kubernetes API per minute", "%.1f", used.Calls/window.Minutes())
-	t.row(c.proofsName, "%.1f", (after.proofs-before.proofs)/window.Minutes())
+	t := table.New("objects", w.n)
+	t.Row("identities ("+c.identitiesName+")", "%d", c.identities)
+	t.Seconds("start: all objects pulled after", controller.done)
+	t.Row("start: calls to the Kubernetes API per object", "%.1f", start.Calls/float64(w.n))
+	t.Memory("at rest: ", used)
+	t.CPU("at rest: ", used, window)
+	t.Row("at rest: reconciliations per second", "%.1f", used.Reconciliations/window.Seconds())
+	t.Each("at rest: CPU per reconciliation", used.CPU, int(used.Reconciliations))
+	t.Row("at rest: calls to the Kubernetes API per minute", "%.1f", used.Calls/window.Minutes())
+	t.Row(c.proofsName, "%.1f", (after.proofs-before.proofs)/window.Minutes())
 	if c.tokenServer != nil {
 		server := after.tokenServer.Since(before.tokenServer)
-		t.resident("at rest: the token server's ", server)
-		t.cpu("at rest: the token server's ", server, window)
+		t.Resident("at rest: the token server's ", server)
+		t.CPU("at rest: the token server's ", server, window)
 	}
-	t.row("at rest: "+c.exchangesName, "%.0f", exchanges)
-	t.row("at rest: exchanges that were due", "%.0f", due)
-	t.row("at rest: exchanges for each one due", "%.3f", exchanges/due)
+	t.Row("at rest: "+c.exchangesName, "%.0f", exchanges)
+	t.Row("at rest: exchanges that were due", "%.0f", due)
+	t.Row("at rest: exchanges for each one due", "%.3f", exchanges/due)
 	// A token is refreshed at its first use after the refresh is due. So slightly fewer exchanges
 	// happen than were due.
 	if exchanges < 0.85*due || exchanges > 1.02*due {
