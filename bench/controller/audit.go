@@ -1,17 +1,9 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"maps"
-	"net/http"
-	"os"
 	"strings"
 
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"github.com/lanyard-dev/lanyard/bench/internal/audit"
 )
 
 // kind classifies the successful requests.
@@ -55,6 +47,22 @@ func kindOf(verb, resource string) kind {
 // calls has the number of one user's successful requests of each kind.
 type calls map[kind]int
 
+// readCalls returns all calls in a log until now.
+func readCalls(log *audit.Log) (calls, error) {
+	counts, err := log.Read()
+	if err != nil {
+		return nil, err
+	}
+	made := calls{}
+	for request, n := range counts {
+		if !request.Failed {
+			made[anyCall] += n
+			made[kindOf(request.Verb, request.Resource)] += n
+		}
+	}
+	return made, nil
+}
+
 // since returns the difference between c and an earlier count, for each kind of call.
 func (c calls) since(before calls) calls {
 	made := calls{}
@@ -63,59 +71,3 @@ func (c calls) since(before calls) calls {
 	}
 	return made
 }
-
-// auditLog reads the API server's audit log, and counts the calls of one user.
-type auditLog struct {
-	file  *os.File
-	lines *bufio.Reader
-	begun []byte // the beginning of a line whose end was not written yet
-	user  string
-	made  calls
-}
-
-func openAuditLog(path, user string) (*auditLog, error) {
-	file, err := os.Open(path) //nolint:gosec // the log of the cluster that the command has started
-	if err != nil {
-		return nil, err
-	}
-	return &auditLog{file: file, lines: bufio.NewReader(file), user: user, made: calls{}}, nil
-}
-
-// read returns all calls until now.
-func (l *auditLog) read() (calls, error) {
-	for {
-		line, err := l.lines.ReadBytes('\n')
-		l.begun = append(l.begun, line...)
-		if errors.Is(err, io.EOF) {
-			return maps.Clone(l.made), nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if err := l.count(l.begun); err != nil {
-			return nil, fmt.Errorf("read the audit log: %w", err)
-		}
-		l.begun = l.begun[:0]
-	}
-}
-
-// count counts an event of audit.k8s.io/v1.
-func (l *auditLog) count(line []byte) error {
-	var event auditv1.Event
-	if err := json.Unmarshal(line, &event); err != nil {
-		return err
-	}
-	complete := event.Stage == auditv1.StageResponseComplete && event.ResponseStatus != nil
-	if event.User.Username != l.user || !complete || event.ResponseStatus.Code >= http.StatusMultipleChoices {
-		return nil
-	}
-	resource := "" // empty for requests such as discovery
-	if ref := event.ObjectRef; ref != nil {
-		resource = strings.TrimSuffix(ref.Resource+"/"+ref.Subresource, "/")
-	}
-	l.made[anyCall]++
-	l.made[kindOf(event.Verb, resource)]++
-	return nil
-}
-
-func (l *auditLog) close() error { return l.file.Close() }

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	"github.com/lanyard-dev/lanyard/bench/internal/audit"
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
 	"github.com/lanyard-dev/lanyard/bench/internal/table"
@@ -87,11 +88,11 @@ type counters struct {
 // controller while nobody changes an object.
 func (b *bindings) measure(ctx context.Context, w *world) (_ table.Table, err error) {
 	user := "system:serviceaccount:" + local.Namespace + ":" + identityController
-	log, err := openAuditLog(w.Path("cluster", "audit.log"), user)
+	log, err := audit.Open(w.Path("cluster", "audit.log"), user)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, log.close()) }()
+	defer func() { err = errors.Join(err, log.Close()) }()
 	if err := createBindings(ctx, w); err != nil {
 		return nil, err
 	}
@@ -112,7 +113,7 @@ func (b *bindings) measure(ctx context.Context, w *world) (_ table.Table, err er
 	if err := first.Stop(ctx); err != nil {
 		return nil, err
 	}
-	stopped, err := log.read()
+	stopped, err := readCalls(log)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (b *bindings) measure(ctx context.Context, w *world) (_ table.Table, err er
 	if err != nil {
 		return nil, err
 	}
-	restarted, err := log.read()
+	restarted, err := readCalls(log)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +152,8 @@ func (b *bindings) measure(ctx context.Context, w *world) (_ table.Table, err er
 }
 
 // count reads all counters.
-func count(ctx context.Context, w *world, log *auditLog, controller, server *program) (c counters, err error) {
-	if c.calls, err = log.read(); err != nil {
+func count(ctx context.Context, w *world, log *audit.Log, controller, server *program) (c counters, err error) {
+	if c.calls, err = readCalls(log); err != nil {
 		return c, err
 	}
 	if c.controller, err = w.usage(ctx, controller); err != nil {
@@ -244,9 +245,9 @@ func (b *bindings) changeAll(ctx context.Context, w *world, renewed look) (time.
 
 // called returns a [look] that succeeds once the API server's log has as many new calls of the
 // given kind as there are bindings.
-func (w *world) called(log *auditLog, before calls, k kind) look {
+func (w *world) called(log *audit.Log, before calls, k kind) look {
 	return func(context.Context, *program) error {
-		now, err := log.read()
+		now, err := readCalls(log)
 		if made := now.since(before)[k]; err == nil && made < w.n {
 			err = fmt.Errorf("%d of %d bindings are seen", made, w.n)
 		}
