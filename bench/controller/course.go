@@ -6,22 +6,16 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
 	"github.com/lanyard-dev/lanyard/bench/internal/metrics"
+	"github.com/lanyard-dev/lanyard/bench/internal/stage"
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
@@ -73,37 +67,15 @@ type course struct {
 
 	store    string
 	reserved *local.Reservation // addresses for artifacts, metrics and health
-	process  *process           // nil between two cases
+	process  *stage.Peer        // nil between two cases
 	figures  map[figure]float64
-}
-
-// process is a running controller.
-type process struct {
-	ready time.Duration // from the start until it was ready
-	stop  func()
 }
 
 // newCourse installs the CRDs of a controller and reserves addresses until the measurement ends. A
 // restarted controller has the same addresses, so that the URLs of artifacts do not change. In
 // production, a Service has this effect.
 func newCourse(ctx context.Context, l *lab, c controller) (*course, error) {
-	files, err := filepath.Glob(filepath.Join(c.crds, "*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	var crds []*unstructured.Unstructured
-	for _, file := range files {
-		data, err := os.ReadFile(file) //nolint:gosec // a folder of the caller's choice
-		if err != nil {
-			return nil, err
-		}
-		o := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal(data, &o.Object); err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		crds = append(crds, o)
-	}
-	if err := l.Install(ctx, crds); err != nil {
+	if err := l.InstallCRDs(ctx, c.crds); err != nil {
 		return nil, err
 	}
 	reserved, err := local.Reserve(3)
@@ -113,46 +85,22 @@ func newCourse(ctx context.Context, l *lab, c controller) (*course, error) {
 }
 
 // restart starts the controller anew with the same store, and returns when it is ready.
-func (c *course) restart(ctx context.Context) error {
+func (c *course) restart(ctx context.Context) (err error) {
 	c.end()
 	if err := os.MkdirAll(c.store, 0o700); err != nil {
 		return err
 	}
-	log, err := os.OpenFile(c.store+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close() //nolint:errcheck // the process writes it
-	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	args := c.args(c.store, c.reserved.Addresses)
-	cmd := exec.CommandContext(life, c.binary, args...) //nolint:gosec // the program is the caller's choice
-	cmd.Env, cmd.Stdout, cmd.Stderr = slices.Concat(os.Environ(), c.env), log, log
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 30 * time.Second // from SIGTERM until the process is killed
-	begin := time.Now()
-	if err := cmd.Start(); err != nil {
-		cancel()
-		return err
-	}
-	ended, end := context.WithCancelCause(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		end(fmt.Errorf("the controller has ended: %v", cmd.Wait())) //nolint:errorlint // it may be nil
-	}()
-	c.process = &process{stop: func() { cancel(); <-done }}
-	err = c.Await(ended, 2*time.Millisecond, func(ctx context.Context) error {
-		_, err := metrics.Read(ctx, c.Direct, "http://"+c.reserved.Addresses[2]+"/readyz")
-		return err
+	c.process, err = c.StartPeer(ctx, stage.PeerOptions{
+		Binary: c.binary, Args: c.args(c.store, c.reserved.Addresses), Env: c.env, Log: c.store + ".log",
+		Health: c.reserved.Addresses[2],
 	})
-	c.process.ready = time.Since(begin)
 	return err
 }
 
 // end stops the controller if it runs.
 func (c *course) end() {
 	if c.process != nil {
-		c.process.stop()
+		c.process.Stop()
 		c.process = nil
 	}
 }
@@ -226,40 +174,9 @@ func (c *course) clear(ctx context.Context) error {
 	})
 }
 
-// awaitReady waits until n objects are ready. It watches them: repeated lists of all objects would
-// need as much CPU as a controller. After some time, the API server ends the watch, and Await
-// starts a new one.
+// awaitReady waits until n objects are ready.
 func (c *course) awaitReady(ctx context.Context, n int) error {
-	return c.Await(ctx, 10*time.Millisecond, func(ctx context.Context) error {
-		watcher, err := c.watching.Watch(ctx, c.list()) // the watch sends the present objects first
-		if err != nil {
-			return err
-		}
-		defer watcher.Stop()
-		ready := map[string]bool{}
-		for event := range watcher.ResultChan() {
-			o, ok := event.Object.(*unstructured.Unstructured)
-			if !ok {
-				return apierrors.FromObject(event.Object)
-			}
-			name := o.GetNamespace() + "/" + o.GetName()
-			if delete(ready, name); event.Type != watch.Deleted && isReady(o) {
-				ready[name] = true
-			}
-			if len(ready) == n {
-				return nil
-			}
-		}
-		return fmt.Errorf("%d of %d objects are ready", len(ready), n)
-	})
-}
-
-func isReady(o *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		fields, _ := c.(map[string]any)
-		return fields["type"] == "Ready" && fields["status"] == "True"
-	})
+	return c.AwaitObjects(ctx, c.watching, c.list(), n, stage.IsReady)
 }
 
 // reconcileNow asks for a reconciliation of the first object and returns the time until it is done.

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/fleet"
@@ -132,7 +130,7 @@ func (l *lab) furnish(ctx context.Context) (err error) {
 	if l.watching, err = client.NewWithWatch(l.Config(), client.Options{}); err != nil {
 		return err
 	}
-	if err := l.writeKubeconfig(ctx); err != nil {
+	if err := l.WritePeerKubeconfig(ctx, l.kubeconfig); err != nil {
 		return err
 	}
 	if err := fleet.Publish(ctx, l.Cloud()); err != nil {
@@ -159,30 +157,6 @@ func (l *lab) furnish(ctx context.Context) (err error) {
 	return fleet.Accounts(ctx, l.Client(), accounts)
 }
 
-// writeKubeconfig writes a kubeconfig file of a new ServiceAccount that may do everything.
-func (l *lab) writeKubeconfig(ctx context.Context) error {
-	var token []byte
-	for _, args := range [][]string{
-		{"serviceaccount", "bench"},
-		{"clusterrolebinding", "bench", "--clusterrole=cluster-admin", "--serviceaccount=default:bench"},
-		{"token", "bench", "--duration=24h"},
-	} {
-		out, err := l.Kubectl(ctx, append([]string{"create"}, args...)...).Output()
-		if err != nil {
-			return fmt.Errorf("kubectl create %s: %w", args[0], err)
-		}
-		token = out
-	}
-	config, err := clientcmd.LoadFromFile(l.Kubeconfig())
-	if err != nil {
-		return err
-	}
-	for user := range config.AuthInfos {
-		config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: strings.TrimSpace(string(token))}
-	}
-	return clientcmd.WriteToFile(*config, l.kubeconfig)
-}
-
 // take runs one case. Then it deletes all objects and stops the controller.
 func (c *course) take(ctx context.Context, run func(*course, context.Context) error) error {
 	defer c.end()
@@ -200,7 +174,7 @@ func (c *course) readyAfterStart(ctx context.Context) error {
 		if err := c.restart(ctx); err != nil {
 			return err
 		}
-		times = append(times, c.process.ready.Seconds())
+		times = append(times, c.process.Ready.Seconds())
 	}
 	slices.Sort(times)
 	c.figures[readyTime] = times[len(times)/2]
