@@ -183,6 +183,10 @@ bench-controller: build bin/flux-source-controller ## measure the controller bes
 bin/flux-source-controller: bench/controller/flux/go.mod bench/controller/flux/go.sum
 	@dev/build "Flux's source-controller" bench/controller/flux $@ -ldflags '-s -w' github.com/fluxcd/source-controller
 
+.PHONY: bench-apply
+bench-apply: build bin/flux-kustomize-controller ## measure Flux's kustomize-controller with 200 objects (ten minutes)
+	@cd bench && go run ./apply
+
 ##@ Change
 # go tool would build the generators with other flags, and compile what they share with the product again.
 .PHONY: generators
