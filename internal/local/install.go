@@ -159,16 +159,21 @@ func (c *Cluster) awaitCRD(ctx context.Context, name string) error {
 		if err := c.client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
 			return false, err
 		}
-		field, _, err := unstructured.NestedFieldNoCopy(crd.Object, "status", "conditions")
-		if err != nil {
-			return false, err
-		}
-		conditions, _ := field.([]any) // null until the API server has written the first condition
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
-				return true, nil
-			}
-		}
-		return false, nil
+		return established(crd)
 	})
+}
+
+// established reports whether the API server serves the kind of a CRD.
+func established(crd *unstructured.Unstructured) (bool, error) {
+	field, _, err := unstructured.NestedFieldNoCopy(crd.Object, "status", "conditions")
+	if err != nil {
+		return false, err
+	}
+	conditions, _ := field.([]any) // null until the API server has written the first condition
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == "Established" && c["status"] == "True" {
+			return true, nil
+		}
+	}
+	return false, nil
 }
