@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 )
@@ -29,6 +30,9 @@ type Limits struct {
 	// ObjectBytes bounds one object in JSON, and Bytes all objects together.
 	ObjectBytes int `json:"objectBytes"`
 	Bytes       int `json:"bytes"`
+	// Values bounds the number of values in all objects together: each text, number, list and map
+	// is a value. In Go's memory, a value needs about 200 bytes, however short its JSON is.
+	Values int `json:"values"`
 }
 
 // build returns the objects that the spec makes of an archive, as JSON, in kustomize's order.
@@ -47,7 +51,7 @@ func build(ctx context.Context, tgz []byte, spec Spec, limits Limits) ([][]byte,
 		return nil, err
 	}
 	c := &checker{files: in}
-	if err := c.check(folder); err != nil {
+	if err := c.check(folder, false); err != nil {
 		return nil, err
 	}
 	if c.ownSchema {
@@ -56,11 +60,7 @@ func build(ctx context.Context, tgz []byte, spec Spec, limits Limits) ([][]byte,
 		openapi.Schema()
 		defer openapi.ResetOpenAPI()
 	}
-	fs, err := in.fileSystem()
-	if err != nil {
-		return nil, invalid("", err.Error(), "publish the artifact again")
-	}
-	built, err := run(fs, path.Join("/", folder))
+	built, err := run(newFileSystem(in), path.Join("/", folder))
 	if err != nil {
 		return nil, err
 	}
@@ -131,37 +131,61 @@ func cause(text string) (file, message string) {
 
 // finish substitutes variables in the objects, and returns the objects as JSON.
 func finish(built resmap.ResMap, substitute *Substitute, limits Limits) ([][]byte, error) {
-	objects, total := make([][]byte, 0, built.Size()), 0
 	if err := substitute.check(); err != nil {
 		return nil, err
 	}
+	objects, count := make([][]byte, 0, built.Size()), counter{limits: limits}
+	seen := map[string]bool{}
 	for _, res := range built.Resources() {
 		place := nameOf(res)
-		if res.GetName() == "" || res.GetKind() == "" || res.GetApiVersion() == "" {
-			return nil, invalid(place, "an object has no apiVersion, kind or metadata.name", "add the field")
+		if err := complete(res); err != nil {
+			return nil, invalid(place, err.Error(), "add the field")
 		}
 		if err := substitute.apply(place, res); err != nil {
 			return nil, err
 		}
+		if isConfiguration(res) {
+			continue
+		}
+		id := res.CurId().String()
+		if seen[id] {
+			return nil, &Error{
+				Reason: ReasonSubstitution, Place: place, Message: "two objects have this kind, namespace and name after their variables were replaced",
+				Fix: "use different names",
+			}
+		}
+		seen[id] = true
 		object, err := res.MarshalJSON()
 		if err != nil {
 			return nil, invalid(place, "the object cannot be written as JSON", "check the manifest with kustomize build")
 		}
-		if len(object) > limits.ObjectBytes {
-			return nil, &Error{
-				Reason: ReasonTooLarge, Place: place, Fix: "make the object smaller: the API server would refuse it",
-				Message: fmt.Sprintf("the object has %d bytes, and %d are allowed", len(object), limits.ObjectBytes),
-			}
-		}
-		if total += len(object); total > limits.Bytes {
-			return nil, &Error{
-				Reason: ReasonTooLarge, Fix: "split the manifests between several Kustomizations",
-				Message: fmt.Sprintf("the objects have more than %d bytes", limits.Bytes),
-			}
+		if err := count.add(object); err != nil {
+			err.Place = place
+			return nil, err
 		}
 		objects = append(objects, object)
 	}
 	return objects, nil
+}
+
+// complete checks that an object has the fields that every object has, as texts.
+func complete(object *resource.Resource) error {
+	for _, field := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}} {
+		node, err := object.Pipe(yaml.Lookup(field...))
+		name := strings.Join(field, ".")
+		switch {
+		case err != nil, node.IsNilOrEmpty(), node.YNode().Kind != yaml.ScalarNode, node.YNode().Value == "":
+			return errors.New("an object has no " + name)
+		case node.YNode().Tag != yaml.NodeTagString && node.YNode().Tag != "":
+			return errors.New(name + " is no text: put it in quotation marks")
+		}
+	}
+	return nil
+}
+
+// isConfiguration reports whether an object is for kustomize, and not for the API server.
+func isConfiguration(object *resource.Resource) bool {
+	return object.GetGvk().Group == "kustomize.config.k8s.io"
 }
 
 // nameOf returns the kind, the namespace and the name of an object, for errors.

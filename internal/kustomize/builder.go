@@ -2,7 +2,6 @@ package kustomize
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -37,52 +36,26 @@ type Request struct {
 
 // Build returns the objects of an archive, in kustomize's order. An error is an [*Error] if the
 // input is the cause; otherwise it is an error of [sandbox.Pool.Do].
-func (b *Builder) Build(ctx context.Context, request Request) ([]*unstructured.Unstructured, error) {
+func (b *Builder) Build(ctx context.Context, request Request) (objects []*unstructured.Unstructured, err error) {
 	parts, err := encodeRequest(header{Spec: request.Spec, Limits: b.limits}, request.Archive)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := b.pool.Do(ctx, sandbox.Request{Tenant: request.Tenant, Parts: parts, Alone: request.Secret})
+	var refused *Error
+	err = b.pool.Do(ctx, sandbox.Request{Tenant: request.Tenant, Parts: parts, Alone: request.Secret}, func(answer []byte) (err error) {
+		if objects, refused, err = decodeAnswer(answer, b.limits); err != nil {
+			return badAnswer(err)
+		}
+		return nil
+	})
 	var failure *sandbox.Error
 	switch {
+	case refused != nil && err == nil:
+		return nil, refused
 	case errors.As(err, &failure) && failure.Reason != sandbox.ReasonUnavailable && failure.Reason != sandbox.ReasonCrash:
 		return nil, &Error{Reason: ReasonTooLarge, Message: "the build was ended: " + failure.Err.Error(), Fix: failure.Fix}
 	case err != nil:
 		return nil, err
-	}
-	return b.decode(answer)
-}
-
-// decode reads an answer. Hostile input may have taken over the child, so decode trusts nothing.
-func (b *Builder) decode(answer []byte) ([]*unstructured.Unstructured, error) {
-	if len(answer) == 0 || answer[0] != answerObjects && answer[0] != answerError {
-		return nil, badAnswer(errors.New("the answer is neither objects nor an error"))
-	}
-	content := answer[1:]
-	if answer[0] == answerError {
-		failure := &Error{}
-		if err := json.Unmarshal(content, failure); err != nil || failure.Message == "" {
-			return nil, badAnswer(errors.Join(err, errors.New("the answer has no message")))
-		}
-		failure.Place, failure.Message, failure.Fix = clip(failure.Place), clip(failure.Message), clip(failure.Fix)
-		return nil, failure
-	}
-	var list []json.RawMessage
-	if err := json.Unmarshal(content, &list); err != nil {
-		return nil, badAnswer(err)
-	}
-	if len(list) > b.limits.Objects {
-		return nil, badAnswer(fmt.Errorf("the answer has %d objects", len(list)))
-	}
-	objects := make([]*unstructured.Unstructured, len(list))
-	for i, object := range list {
-		objects[i] = &unstructured.Unstructured{}
-		if err := objects[i].UnmarshalJSON(object); err != nil {
-			return nil, badAnswer(err)
-		}
-		if objects[i].GetName() == "" || objects[i].GetAPIVersion() == "" {
-			return nil, badAnswer(errors.New("an object has no name or no apiVersion"))
-		}
 	}
 	return objects, nil
 }

@@ -23,12 +23,13 @@ type checker struct {
 	ownSchema bool // a kustomization file has the field openapi
 }
 
-// check checks the kustomization file of a folder, and all that the file uses. The users are the
-// folders on the way from the first kustomization file.
-func (c *checker) check(folder string, users ...string) error {
-	for _, user := range users {
-		if _, inside := within(folder, user); inside || user == folder {
-			return invalid(path.Join(users[len(users)-1], "kustomization.yaml"), "it uses "+quote(folder)+", which uses it", "break the circle")
+// check checks the kustomization file of a folder, and all that the file uses. If the kustomization
+// configures plugins, plugins is true. The way has the folders from the first kustomization file to
+// this one.
+func (c *checker) check(folder string, plugins bool, way ...string) error {
+	for _, before := range way {
+		if _, inside := within(folder, before); inside || before == folder {
+			return invalid(path.Join(way[len(way)-1], "kustomization.yaml"), "the file uses "+quote(folder)+", which uses the file", "break the circle")
 		}
 	}
 	found := c.files.kustomizationFiles(folder)
@@ -51,7 +52,11 @@ func (c *checker) check(folder string, users ...string) error {
 	for _, field := range fieldsOf(k) {
 		for i, entry := range field.entries {
 			place := fmt.Sprintf("%s: %s[%d]", found[0], field.name, i)
-			if err := c.entry(place, folder, entry, field.is, append(users, folder)); err != nil {
+			names := field.names
+			if plugins && names == manifest {
+				names = plugin
+			}
+			if err := c.entry(place, folder, entry, names, append(way, folder)); err != nil {
 				return err
 			}
 		}
@@ -59,22 +64,28 @@ func (c *checker) check(folder string, users ...string) error {
 	return nil
 }
 
-// content says what an entry of a kustomization file names.
-type content int
+// target says what an entry of a kustomization file names.
+type target int
 
 const (
-	plainFile      content = iota // a file that kustomize only reads
-	manifest                      // a file, or a folder with a kustomization file
-	component                     // a folder with a kustomization file
-	plugin                        // as manifest, or YAML in place; the YAML configures a plugin
-	fileOrPatch                   // a file, or YAML in place
-	fileWithOption                // a file, with an optional "key=" before it
+	// plainFile is a file that kustomize only reads.
+	plainFile target = iota
+	// keyedFile is a plainFile. Before the name may be "key=".
+	keyedFile
+	// patch is a plainFile, or the text of a patch.
+	patch
+	// manifest is a file with objects, or a folder with a kustomization file.
+	manifest
+	// component is a folder with a kustomization file.
+	component
+	// plugin is a manifest, or the text of a manifest. The objects configure plugins.
+	plugin
 )
 
 // field has the entries of one field of a kustomization file.
 type field struct {
 	name    string
-	is      content
+	names   target // what each entry names
 	entries []string
 }
 
@@ -92,18 +103,20 @@ func fieldsOf(k *types.Kustomization) []field {
 	if name, found := k.OpenAPI["path"]; found {
 		fields = append(fields, field{"openapi.path", plainFile, []string{name}})
 	}
-	add := func(name string, is content, entries ...string) { fields = append(fields, field{name, is, entries}) }
-	for _, patch := range k.PatchesStrategicMerge { //nolint:staticcheck // tenants use it still
-		add("patchesStrategicMerge", fileOrPatch, string(patch))
+	add := func(name string, names target, entries ...string) {
+		fields = append(fields, field{name, names, entries})
 	}
-	for _, patch := range append(k.Patches, k.PatchesJson6902...) { //nolint:staticcheck // tenants use it still
-		add("patches", plainFile, patch.Path)
+	for _, entry := range k.PatchesStrategicMerge { //nolint:staticcheck // tenants use it still
+		add("patchesStrategicMerge", patch, string(entry))
+	}
+	for _, entry := range append(k.Patches, k.PatchesJson6902...) { //nolint:staticcheck // tenants use it still
+		add("patches", plainFile, entry.Path)
 	}
 	for _, replacement := range k.Replacements {
 		add("replacements", plainFile, replacement.Path)
 	}
 	sources := func(name string, from types.KvPairSources) {
-		add(name+".files", fileWithOption, from.FileSources...)
+		add(name+".files", keyedFile, from.FileSources...)
 		add(name+".envs", plainFile, append(from.EnvSources, from.EnvSource)...)
 	}
 	for _, generator := range k.ConfigMapGenerator {
@@ -116,56 +129,63 @@ func fieldsOf(k *types.Kustomization) []field {
 }
 
 // entry checks one entry of a field, and what the entry names.
-func (c *checker) entry(place, folder, entry string, is content, users []string) error {
+func (c *checker) entry(place, folder, entry string, names target, way []string) error {
 	if entry == "" {
 		return nil // an optional path that is not set; kustomize refuses empty entries of lists
 	}
 	if c.loads++; c.loads > maxLoads {
 		return &Error{Reason: ReasonTooLarge, Place: place, Message: fmt.Sprintf("the build loads more than %d files", maxLoads), Fix: "use fewer files"}
 	}
-	switch is {
-	case fileWithOption:
+	remote := isURL
+	switch names {
+	case keyedFile:
 		if _, file, found := strings.Cut(entry, "="); found {
 			entry = file
 		}
-	case fileOrPatch:
+	case patch:
 		// kustomize takes an entry for a file if such a file exists. It asks for URLs first.
-		if strings.ContainsAny(entry, "\n{") && !isRemote(entry) {
+		if strings.ContainsAny(entry, "\n{") && !isURL(entry) {
 			return nil
 		}
 	case plugin:
 		if nodes, err := kio.FromBytes([]byte(entry)); err == nil && len(nodes) > 0 && nodes[0].YNode().Kind == yaml.MappingNode {
-			return plugins(place, nodes)
+			return checkPlugins(place, nodes)
 		}
-	case plainFile, manifest, component:
+		remote = c.isRemoteManifest(folder)
+	case manifest:
+		remote = c.isRemoteManifest(folder)
+	case component:
+		remote = isRepository
+	case plainFile:
 	}
-	name, err := resolve(place, folder, entry)
+	name, err := resolve(place, folder, entry, remote)
 	if err != nil {
 		return err
 	}
 	switch {
-	case is != component && c.files.isFile(name):
-		if is == plugin {
+	case names != component && c.files.isFile(name):
+		if names == plugin {
 			nodes, err := kio.FromBytes(c.files.content[name])
 			if err != nil {
 				return invalid(name, err.Error(), "correct the file")
 			}
-			return plugins(name, nodes)
+			return checkPlugins(name, nodes)
 		}
 		return nil
-	case c.files.folders[name] && (is == manifest || is == component || is == plugin):
-		return c.check(name, users...)
+	case c.files.folders[name] && (names == manifest || names == component || names == plugin):
+		return c.check(name, names == plugin, way...)
 	default:
 		return invalid(place, "the artifact has no file "+quote(name), "correct the path, or add the file to the source")
 	}
 }
 
 // resolve returns the clean name of a file or folder that an entry names. It refuses entries that
-// name something outside the archive.
-func resolve(place, folder, entry string) (string, error) {
+// name something outside the archive. The function remote reports whether kustomize would ask
+// another server for the entry.
+func resolve(place, folder, entry string, remote func(entry string) bool) (string, error) {
 	const fix = "add the files to the artifact, and use a relative path"
 	switch name := path.Join(folder, entry); {
-	case isRemote(entry):
+	case remote(entry):
 		return "", refused(place, quote(entry)+" names another server", fix)
 	case path.IsAbs(entry):
 		return "", refused(place, quote(entry)+" is an absolute path", fix)
@@ -176,20 +196,34 @@ func resolve(place, folder, entry string) (string, error) {
 	}
 }
 
-// remote matches all that kustomize takes for a URL or a git repository. The source is the function
-// NewRepoSpecFromURL of kustomize, and the function IsRemoteFile.
-var remote = regexp.MustCompile(`(?i)^(git::|https?:|[a-z][a-z0-9+.-]*://|github\.com[/:]|[a-z][a-z0-9-]*@[^/]*[:/])`)
+// webPage matches all that kustomize reads over HTTP. The source is its function IsRemoteFile.
+var webPage = regexp.MustCompile(`(?i)^https?:`)
 
-// isRemote reports whether kustomize would ask another server for an entry.
-func isRemote(entry string) bool { return remote.MatchString(entry) }
+// isURL reports whether kustomize would read a file over HTTP.
+func isURL(entry string) bool { return webPage.MatchString(entry) }
+
+// repository matches all that kustomize takes for a URL or a git repository. The source is its
+// function NewRepoSpecFromURL.
+var repository = regexp.MustCompile(`(?i)^(git::|https?:|[a-z][a-z0-9+.-]*://|github\.com[/:]|[a-z][a-z0-9-]*@[^/]*[:/])`)
+
+// isRepository reports whether kustomize would run git for a folder.
+func isRepository(entry string) bool { return repository.MatchString(entry) }
+
+// isRemoteManifest returns a function that reports whether kustomize would ask another server for a
+// manifest. kustomize tries each manifest as a file first, and then as a folder.
+func (c *checker) isRemoteManifest(folder string) func(entry string) bool {
+	return func(entry string) bool {
+		return isURL(entry) || isRepository(entry) && !c.files.isFile(path.Join(folder, entry))
+	}
+}
 
 // namesFiles reports whether a field of kustomize's own plugins names files or repositories.
 func namesFiles(field string) bool {
 	return slices.Contains([]string{"path", "paths", "files", "envs", "env", "repo"}, field)
 }
 
-// plugins checks the configurations of plugins.
-func plugins(place string, nodes []*yaml.RNode) error {
+// checkPlugins checks the configurations of plugins.
+func checkPlugins(place string, nodes []*yaml.RNode) error {
 	for _, node := range nodes {
 		if strings.HasPrefix(node.GetKind(), "HelmChart") {
 			return refused(place, "helm charts are not inflated", "render the chart before you publish the artifact")
@@ -210,23 +244,19 @@ func pluginPaths(place string, node *yaml.Node, named bool) error {
 	if node.Kind == yaml.AliasNode && node.Alias.Kind == yaml.ScalarNode {
 		node = node.Alias // other aliases may contain themselves
 	}
-	switch {
-	case node.Kind == yaml.ScalarNode:
+	if node.Kind == yaml.ScalarNode && named {
 		_, file, found := strings.Cut(node.Value, "=")
-		if named && (isRemote(node.Value) || found && isRemote(file)) {
+		if isURL(node.Value) || found && isURL(file) {
 			return refused(place, quote(node.Value)+" names another server", "add the files to the artifact, and use a relative path")
 		}
-	case node.Kind == yaml.MappingNode:
-		for i := 0; i+1 < len(node.Content); i += 2 {
-			if err := pluginPaths(place, node.Content[i+1], namesFiles(node.Content[i].Value)); err != nil {
-				return err
-			}
+	}
+	for i, part := range node.Content { // none in a scalar and an alias
+		inNamed := named
+		if node.Kind == yaml.MappingNode {
+			inNamed = i%2 == 1 && namesFiles(node.Content[i-1].Value) // the values follow their names
 		}
-	case node.Kind == yaml.SequenceNode:
-		for _, item := range node.Content {
-			if err := pluginPaths(place, item, named); err != nil {
-				return err
-			}
+		if err := pluginPaths(place, part, inNamed); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,6 +1,9 @@
 package kustomize
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // Reason says why a build failed.
 type Reason string
@@ -58,9 +61,15 @@ func refused(place, message, fix string) *Error {
 
 // clip shortens a text to maxMessage bytes, and puts it on one line.
 func clip(text string) string {
-	text = strings.Join(strings.Fields(text), " ")
+	end := ""
 	if len(text) > maxMessage {
-		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
+		text, end = text[:maxMessage], "…"
 	}
-	return text
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	return strings.Join(strings.Fields(text), " ") + end
 }

@@ -9,7 +9,7 @@ func BuildHere(ctx context.Context, archive []byte, spec Spec, limits Limits) ([
 
 // Passes reports whether an entry of the field resources is accepted as a local path.
 func Passes(entry string) bool {
-	_, err := resolve("resources[0]", ".", entry)
+	_, err := resolve("resources[0]", ".", entry, isRepository)
 	return err == nil
 }
 
@@ -20,7 +20,7 @@ func DecodeRequest(request []byte) (Spec, []byte, error) {
 }
 
 // Decode reads an answer as a builder with the given limits does.
-func Decode(limits Limits, answer []byte) (objects int, err error) {
-	list, err := (&Builder{limits: limits}).decode(answer)
-	return len(list), err
+func Decode(limits Limits, answer []byte) (objects int, failure *Error, err error) {
+	list, failure, err := decodeAnswer(answer, limits)
+	return len(list), failure, err
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/konfig"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 // files are the files of an archive by their names. Names are relative and clean.
@@ -47,7 +46,8 @@ func (f *files) kustomizationFiles(folder string) (found []string) {
 
 // manifests returns what a kustomization file for a folder must list: the YAML files of the folder
 // and of its subfolders. A subfolder with a kustomization file is listed instead of its files. The
-// names are relative to the folder, and sorted.
+// names are relative to the folder, begin with "./", and have the order in which Flux finds them on
+// a disk.
 func (f *files) manifests(folder string) (names []string) {
 	listed := map[string]bool{}
 	for name := range f.content {
@@ -64,9 +64,11 @@ func (f *files) manifests(folder string) (names []string) {
 		}
 	}
 	for name := range listed {
-		names = append(names, name)
+		names = append(names, "./"+name)
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, func(a, b string) int {
+		return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+	})
 	return names
 }
 
@@ -89,15 +91,4 @@ func within(folder, name string) (string, bool) {
 		return name, true
 	}
 	return strings.CutPrefix(name, folder+"/")
-}
-
-// fileSystem returns the files in the form that kustomize reads. The root of the archive is "/".
-func (f *files) fileSystem() (filesys.FileSystem, error) {
-	fs := filesys.MakeFsInMemory()
-	for name, content := range f.content {
-		if err := fs.WriteFile("/"+name, content); err != nil {
-			return nil, err
-		}
-	}
-	return fs, nil
 }

@@ -1,6 +1,7 @@
 package kustomize_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"go/ast"
@@ -76,21 +77,28 @@ func repositories(tb testing.TB) (texts []string) {
 	return texts
 }
 
-// FuzzServe sends requests and answers that nobody has made. Neither side may panic, and an error
+// FuzzWire decodes requests and answers that nobody has made. Neither side may panic, and every error
 // has a message.
-func FuzzServe(f *testing.F) {
+func FuzzWire(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x00\x00\x00\x02{}"))
 	f.Add([]byte("\x00\x00\x00\xff{}"))
-	f.Add([]byte(`{"spec":{}}`))
+	f.Add([]byte(`{"reason":"refused","message":"x"}`))
+	f.Add(frame(`{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if _, archive, err := kustomize.DecodeRequest(content); err == nil && len(archive) > len(content) {
-			t.Errorf("an archive of %d bytes from %d bytes", len(archive), len(content))
+		if _, _, err := kustomize.DecodeRequest(content); err != nil && err.Error() == "" {
+			t.Error("an error without a message")
 		}
 		for _, kind := range []byte{0, 1, 2} {
-			if _, err := kustomize.Decode(limits, append([]byte{kind}, content...)); err != nil && err.Error() == "" {
-				t.Error("an error without a message")
+			objects, failure, err := kustomize.Decode(limits, append([]byte{kind}, content...))
+			if err != nil && (err.Error() == "" || objects > 0 || failure != nil) || failure != nil && failure.Message == "" {
+				t.Errorf("%d objects, %v, %v", objects, failure, err)
 			}
 		}
 	})
+}
+
+// frame returns an object as it is in an answer.
+func frame(object string) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(object))), object...)
 }

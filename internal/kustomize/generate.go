@@ -1,6 +1,7 @@
 package kustomize
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -52,13 +53,11 @@ func (f *files) kustomization(folder string) (name string, k *types.Kustomizatio
 		}
 		return path.Join(folder, konfig.DefaultKustomizationFileName()), k, nil
 	}
-	typeMeta := k.TypeMeta
+	standard := k.TypeMeta
 	if err := k.Unmarshal(f.content[found[0]]); err != nil {
 		return "", nil, invalid(found[0], err.Error(), "correct the file")
 	}
-	if k.Kind == "" {
-		k.TypeMeta = typeMeta
-	}
+	k.Kind, k.APIVersion = cmp.Or(k.Kind, standard.Kind), cmp.Or(k.APIVersion, standard.APIVersion)
 	if len(k.Resources) == 0 {
 		// The spec may add all there is, so the file may be empty. kustomize refuses an empty
 		// kustomization file, so set any field.
@@ -76,11 +75,11 @@ func (f *files) overlay(k *types.Kustomization, folder string, spec Spec) error 
 		k.Patches = append(k.Patches, types.Patch{Patch: patch.Patch, Target: patch.Target.selector()})
 	}
 	for _, component := range spec.Components {
-		name, err := resolve("spec.components", folder, component)
+		name, err := resolve("spec.components", folder, component, isRepository)
 		if err != nil {
 			return err
 		}
-		if spec.IgnoreMissingComponents && !f.folders[name] {
+		if spec.IgnoreMissingComponents && !f.folders[name] && !f.isFile(name) {
 			continue
 		}
 		k.Components = append(k.Components, component)

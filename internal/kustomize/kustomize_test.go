@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,7 @@ import (
 )
 
 // limits are those of the tests.
-var limits = kustomize.Limits{Files: 10_000, FileBytes: 32 << 20, Objects: 5_000, ObjectBytes: 1 << 20, Bytes: 16 << 20}
+var limits = kustomize.Limits{Files: 10_000, FileBytes: 32 << 20, Objects: 5_000, ObjectBytes: 1 << 20, Bytes: 16 << 20, Values: 200_000}
 
 // newBuilder returns a builder with children.
 func newBuilder(tb testing.TB) *kustomize.Builder {
@@ -110,6 +111,12 @@ func TestRefused(t *testing.T) {
 		{"chart as a generator", k("generators: [\"apiVersion: builtin\\nkind: HelmChartInflationGenerator\\nmetadata: {name: a}\\n\"]"), kustomize.Spec{}, "generators[0]", "not inflated", kustomize.ReasonRefused},
 		{"function", k("transformers: [\"apiVersion: a/v1\\nkind: A\\nmetadata: {name: a, annotations: {config.kubernetes.io/function: '{container: {image: a}}'}}\\n\"]"), kustomize.Spec{}, "transformers[0]", "not run", kustomize.ReasonRefused},
 		{"program", k("generators: [\"apiVersion: example.com/v1\\nkind: Program\\nmetadata: {name: a}\\n\"]"), kustomize.Spec{}, "", "external plugins disabled", kustomize.ReasonInvalid},
+		{"URL in a folder of transformers", map[string]string{
+			"kustomization.yaml": "transformers: [d]", "d/kustomization.yaml": "resources: [t.yaml]",
+			"d/t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: a}\npath: https://example.com/p.yaml\n",
+		}, kustomize.Spec{}, "d/t.yaml", remote, kustomize.ReasonRefused},
+		{"component that is a file", map[string]string{"kustomization.yaml": "resources: []", "c": ""}, kustomize.Spec{Components: []string{"c"}, IgnoreMissingComponents: true}, "components[0]", invalid, kustomize.ReasonInvalid},
+		{"component without apiVersion", k("kind: Component"), kustomize.Spec{}, "", "apiVersion for Component should be", kustomize.ReasonInvalid},
 		{"absolute path", k("resources: [/etc/passwd]"), kustomize.Spec{}, "resources[0]", "absolute", kustomize.ReasonRefused},
 		{"path out of the archive", k("resources: [../../etc]"), kustomize.Spec{}, "resources[0]", outside, kustomize.ReasonRefused},
 		{"file out of the archive", k("configMapGenerator: [{name: a, files: [k=../token]}]"), kustomize.Spec{}, "files[0]", outside, kustomize.ReasonRefused},
@@ -120,8 +127,8 @@ func TestRefused(t *testing.T) {
 		{"folder without a kustomization file", map[string]string{"kustomization.yaml": "resources: [b]", "b/a.txt": ""}, kustomize.Spec{}, "b", "no kustomization file", kustomize.ReasonInvalid},
 		{"two kustomization files", map[string]string{"kustomization.yaml": "{}", "kustomization.yml": "{}"}, kustomize.Spec{}, "kustomization.yaml, kustomization.yml", "several", kustomize.ReasonInvalid},
 		{"unknown field", k("resource: [a.yaml]"), kustomize.Spec{}, "kustomization.yaml", `unknown field "resource"`, kustomize.ReasonInvalid},
-		{"circle", map[string]string{"kustomization.yaml": "resources: [b]", "b/kustomization.yaml": "resources: [../c]", "c/kustomization.yaml": "resources: [../b]"}, kustomize.Spec{}, "c/kustomization.yaml", "which uses it", kustomize.ReasonInvalid},
-		{"its own parent", map[string]string{"a/kustomization.yaml": "resources: [..]", "kustomization.yaml": "resources: [a]"}, kustomize.Spec{}, "a/kustomization.yaml", "which uses it", kustomize.ReasonInvalid},
+		{"circle", map[string]string{"kustomization.yaml": "resources: [b]", "b/kustomization.yaml": "resources: [../c]", "c/kustomization.yaml": "resources: [../b]"}, kustomize.Spec{}, "c/kustomization.yaml", "which uses the file", kustomize.ReasonInvalid},
+		{"its own parent", map[string]string{"a/kustomization.yaml": "resources: [..]", "kustomization.yaml": "resources: [a]"}, kustomize.Spec{}, "a/kustomization.yaml", "which uses the file", kustomize.ReasonInvalid},
 		{"no folder", k("{}"), kustomize.Spec{Path: "./apps"}, "spec.path", `no folder "./apps"`, kustomize.ReasonInvalid},
 		{"no Kubernetes object", map[string]string{"a.yaml": "a: b\n"}, kustomize.Spec{}, "a.yaml", "missing Resource metadata", kustomize.ReasonInvalid},
 		{"damaged YAML", map[string]string{"a.yaml": "a: b: c\n"}, kustomize.Spec{}, "a.yaml", "mapping values are not allowed", kustomize.ReasonInvalid},
@@ -238,7 +245,11 @@ func doubling(levels int) map[string]string {
 func TestSubstitution(t *testing.T) {
 	secret := "s3cret: [value"
 	object := func(text string) map[string]string {
-		return map[string]string{"a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: n}\ndata:\n  key: " + text + "\n"}
+		manifest := "apiVersion: v1\nmetadata: {name: a, namespace: ns}\ndata:\n  key: " + text + "\n"
+		if !strings.Contains(text, "kind:") {
+			manifest += "kind: ConfigMap\n"
+		}
+		return map[string]string{"a.yaml": manifest}
 	}
 	for _, test := range []struct {
 		name, text string
@@ -252,6 +263,8 @@ func TestSubstitution(t *testing.T) {
 		{"value that is no YAML", "${A}", map[string]string{"A": secret}, true, "no valid YAML"},
 		{"value of another type", "${A}\n  z: {a: ${A}", map[string]string{"A": secret + "\n- b"}, true, ""},
 		{"bad name", "'${A}'", map[string]string{"a-b": "x"}, true, `"a-b" is no name of a variable`},
+		{"kind without a value", "x\nkind: ${A}", map[string]string{"A": ""}, true, "no kind"},
+		{"kind that is a number", "x\nkind: ${A}", map[string]string{"A": "123"}, true, "kind is no text"},
 		{"not closed", "'${A'", map[string]string{"A": secret}, true, "not written correctly"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -267,10 +280,19 @@ func TestSubstitution(t *testing.T) {
 				}
 			case test.says == "" && err != nil, test.says != "" && !ok:
 				t.Errorf("error %v", err)
-			case ok && (failure.Reason != kustomize.ReasonSubstitution || !strings.Contains(failure.Message, test.says) || failure.Place != "ConfigMap n/a" && failure.Place != "spec.postBuild" || failure.Fix == ""):
+			case ok && (failure.Reason != kustomize.ReasonSubstitution || !strings.Contains(failure.Message, test.says) || !strings.HasSuffix(failure.Place, " ns/a") && failure.Place != "spec.postBuild" || failure.Fix == ""):
 				t.Errorf("error %#v, want %q", failure, test.says)
 			}
 		})
+	}
+}
+
+// TestSameObject checks that two objects cannot become one by their variables.
+func TestSameObject(t *testing.T) {
+	_, err := kustomize.BuildHere(t.Context(), pack(t, map[string]string{"a.yaml": configMap("a-${A}"), "b.yaml": configMap("a-${B}")}),
+		kustomize.Spec{Substitute: &kustomize.Substitute{Values: map[string]string{"A": "s3cret", "B": "s3cret"}}}, limits)
+	if failure, ok := errors.AsType[*kustomize.Error](err); !ok || failure.Reason != kustomize.ReasonSubstitution || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -291,17 +313,50 @@ func TestOwnAnnotation(t *testing.T) {
 
 // TestAnswers decodes answers that an honest child never gives.
 func TestAnswers(t *testing.T) {
-	small := kustomize.Limits{Objects: 1}
-	for _, answer := range []string{
-		"", "\x01", "\x01{}", "\x02[]", "\x00", "\x00{}", "\x00[{}]", "\x00[1]", `\x00[{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}},{"apiVersion":"v1","kind":"A","metadata":{"name":"b"}}]`,
-		"\x00[" + `{"apiVersion":"v1","kind":"A"}` + "]", "\x00[" + `{"kind":"A","metadata":{"name":"a"}}` + "]", "\x00" + strings.Repeat("[", 100_000),
+	object := func(name string) string { return `{"apiVersion":"v1","kind":"A","metadata":{"name":"` + name + `"}}` }
+	objects := func(texts ...string) string {
+		answer := "\x00"
+		for _, text := range texts {
+			answer += string(frame(text))
+		}
+		return answer
+	}
+	small := kustomize.Limits{Objects: 2, ObjectBytes: 1000, Bytes: 1500, Values: 20}
+	for name, answer := range map[string]string{
+		"nothing": "", "no error": "\x01", "empty error": "\x01{}", "other kind": "\x02[]", "error without message": `\x01{"reason":"refused"}`,
+		"unknown reason": "\x01" + `{"reason":"s3cret","message":"s3cret"}`, "long error": "\x01" + `{"reason":"refused","message":"` + strings.Repeat("s3cret ", 1<<20) + `"}`,
+		"short length": "\x00\x00\x00", "long length": "\x00\xff\xff\xff\xffs3cret",
+		"no kind": objects(`{"apiVersion":"v1","metadata":{"name":"s3cret"}}`), "no name": objects(`{"apiVersion":"v1","kind":"A"}`),
+		"no version": objects(`{"kind":"A","metadata":{"name":"s3cret"}}`), "number": objects("1"), "no JSON": objects("s3cret"),
+		"depth": objects(strings.Repeat("[", 500)), "many objects": objects(object("a"), object("b"), object("c")),
+		"large object": objects(object(strings.Repeat("a", 1000))), "many bytes": objects(object(strings.Repeat("a", 900)), object(strings.Repeat("b", 900))),
+		"many values": objects(`{"apiVersion":"v1","kind":"A","metadata":{"name":"a"},"x":[` + strings.TrimSuffix(strings.Repeat("{},", 20), ",") + `]}`),
 	} {
-		_, err := kustomize.Decode(small, []byte(answer))
-		if failure, ok := errors.AsType[*sandbox.Error](err); !ok || failure.Reason != sandbox.ReasonCrash {
-			t.Errorf("%.40q: %v", answer, err)
+		n, failure, err := kustomize.Decode(small, []byte(answer))
+		if err == nil || n != 0 || failure != nil || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %d objects, %v, %v", name, n, failure, err)
 		}
 	}
-	if n, err := kustomize.Decode(small, []byte("\x00["+`{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}`+"]")); n != 1 || err != nil {
-		t.Errorf("a good answer: %d objects, %v", n, err)
+	if n, failure, err := kustomize.Decode(small, []byte(objects(object("a"), object(`,,,\\\",,`)))); n != 2 || failure != nil || err != nil {
+		t.Errorf("a good answer: %d objects, %v, %v", n, failure, err)
+	}
+	if _, failure, err := kustomize.Decode(small, []byte("\x01"+`{"reason":"refused","message":"a\nb\u0007c"}`)); err != nil || failure.Message != "a b c" {
+		t.Errorf("a good error: %v, %v", failure, err)
+	}
+}
+
+// TestDecodingCosts measures the memory for the costliest answers that are accepted.
+func TestDecodingCosts(t *testing.T) {
+	text := `{"apiVersion":"v1","kind":"A","metadata":{"name":"a"},"x":[` + strings.TrimSuffix(strings.Repeat("{},", limits.Values/2-10), ",") + `]}`
+	answer := append([]byte{0}, frame(text)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n, _, err := kustomize.Decode(limits, answer)
+	runtime.ReadMemStats(&after)
+	if n != 1 || err != nil {
+		t.Fatalf("%d objects, %v", n, err)
+	}
+	if used := (after.TotalAlloc - before.TotalAlloc) >> 20; used > 100 {
+		t.Errorf("decoding %d KiB needed %d MiB", len(answer)>>10, used)
 	}
 }

@@ -67,11 +67,14 @@ func (s *Substitute) apply(place string, object *resource.Resource) error {
 	if err != nil {
 		return substitutionError(place, err)
 	}
+	message := ""
 	if !s.decode(replaced, object) {
-		return &Error{
-			Reason: ReasonSubstitution, Place: place, Message: "the object is no valid YAML after its variables were replaced",
-			Fix: "put the variable in quotation marks, or correct its value",
-		}
+		message = "the object is no valid YAML after its variables were replaced"
+	} else if err := complete(object); err != nil {
+		message = "after its variables were replaced: " + err.Error()
+	}
+	if message != "" {
+		return &Error{Reason: ReasonSubstitution, Place: place, Message: message, Fix: "put the variable in quotation marks, or correct its value"}
 	}
 	return nil
 }

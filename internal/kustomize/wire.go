@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // A request is the length of the header in four bytes, the header in JSON, and the archive.
@@ -16,7 +19,8 @@ type header struct {
 	Limits Limits `json:"limits"`
 }
 
-// An answer is a byte: 0, and then a JSON list of objects; or 1, and then an Error in JSON.
+// An answer is a byte, and then: for 0, each object's length in four bytes and the object in JSON; for
+// 1, an Error in JSON.
 const (
 	answerObjects = 0
 	answerError   = 1
@@ -58,14 +62,64 @@ func Serve(ctx context.Context, request []byte) (answer []byte) {
 		}
 		return encodeError(failure)
 	}
-	answer = []byte{answerObjects, '['}
-	for i, object := range objects {
-		if i > 0 {
-			answer = append(answer, ',')
-		}
+	answer = []byte{answerObjects}
+	for _, object := range objects {
+		answer = binary.BigEndian.AppendUint32(answer, uint32(len(object))) //nolint:gosec // at most Limits.ObjectBytes
 		answer = append(answer, object...)
 	}
-	return append(answer, ']')
+	return answer
+}
+
+// decodeAnswer reads an answer. Hostile input may have taken over the child, so decodeAnswer trusts
+// nothing, and counts before it decodes. The failure is the child's error. The error err is for an
+// answer that an honest child never gives. It contains nothing of the answer.
+func decodeAnswer(answer []byte, limits Limits) (objects []*unstructured.Unstructured, failure *Error, err error) {
+	if len(answer) == 0 {
+		return nil, nil, errors.New("the answer is empty")
+	}
+	content := answer[1:]
+	switch answer[0] {
+	case answerError:
+		failure, err = decodeError(content)
+		return nil, failure, err
+	case answerObjects:
+	default:
+		return nil, nil, errors.New("the answer is neither objects nor an error")
+	}
+	count := counter{limits: limits}
+	for len(content) > 0 {
+		if len(content) < 4 || int64(binary.BigEndian.Uint32(content)) > int64(len(content)-4) {
+			return nil, nil, errors.New("the answer ends too early")
+		}
+		end := 4 + int(binary.BigEndian.Uint32(content))
+		text := content[4:end]
+		content = content[end:]
+		if exceeds := count.add(text); exceeds != nil {
+			return nil, nil, errors.New(exceeds.Message)
+		}
+		object := &unstructured.Unstructured{}
+		if object.UnmarshalJSON(text) != nil || object.GetName() == "" || object.GetAPIVersion() == "" {
+			return nil, nil, fmt.Errorf("object %d is no object of Kubernetes", count.objects)
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil, nil
+}
+
+// maxErrorBytes bounds the JSON of an error.
+const maxErrorBytes = 16 << 10
+
+// decodeError reads the error of a child.
+func decodeError(content []byte) (*Error, error) {
+	failure := &Error{}
+	if len(content) > maxErrorBytes || json.Unmarshal(content, failure) != nil {
+		return nil, errors.New("the answer has no error")
+	}
+	if !slices.Contains([]Reason{ReasonRefused, ReasonInvalid, ReasonSubstitution, ReasonTooLarge}, failure.Reason) || failure.Message == "" {
+		return nil, errors.New("the answer has no reason or no message")
+	}
+	failure.Place, failure.Message, failure.Fix = clip(failure.Place), clip(failure.Message), clip(failure.Fix)
+	return failure, nil
 }
 
 func encodeError(failure *Error) []byte {

@@ -24,23 +24,27 @@ const maxTrace = 16 << 10
 // child is a process that serves one tenant.
 type child struct {
 	tenant string
-	served int // number of requests that the child has answered
-	rest   *time.Timer
+	served int           // number of requests that the child has answered
+	worked time.Duration // how long these requests took together
+	// idleTimer ends the child if no request comes.
+	idleTimer *time.Timer
 
 	process *exec.Cmd
 	in      io.WriteCloser
 	out     io.Reader
-	trace   *tail
+	trace   *trace
 	ended   func() error // waits for the end of the process; may be called several times
 }
 
 // start starts a child, and waits until the child has given up its rights.
 func start(program, tenant string, allowed Limits) (*child, error) {
-	// A child serves several requests. Each may use one processor for Limits.Time.
+	// The pool ends a child whose requests took Limits.Time together. So each request of an honest
+	// child can use this much processor time.
 	life := limits{memory: uint64(max(0, allowed.Memory)), time: allowed.Time * 2, input: allowed.Request}
-	c := &child{tenant: tenant, trace: &tail{}}
+	c := &child{tenant: tenant, trace: &trace{}}
 	c.process = exec.Command(program, life.arguments()...) //nolint:gosec,noctx // this program itself; ended by kill
-	c.process.Env = []string{}
+	// The runtime would keep files of the container's limits open, to follow changes.
+	c.process.Env = []string{"GODEBUG=containermaxprocs=0"}
 	c.process.Dir = "/"
 	c.process.Stderr = c.trace
 	c.process.WaitDelay = time.Second
@@ -68,7 +72,7 @@ func start(program, tenant string, allowed Limits) (*child, error) {
 		return nil, unavailable(errors.New(string(refusal)))
 	}
 	last, _, _ := strings.Cut(c.trace.text(), "\n")
-	return nil, unavailable(fmt.Errorf("%s ended: %w %s", program, err, last))
+	return nil, unavailable(fmt.Errorf("the process ended: %w: %s", err, last))
 }
 
 // signal kills the process, and does not wait for its end.
@@ -86,6 +90,9 @@ func (c *child) do(ctx context.Context, request [][]byte, allowed Limits) ([]byt
 	defer cancel()
 	stop := context.AfterFunc(deadline, c.signal)
 	defer stop()
+	c.trace.reset()
+	begin := time.Now()
+	defer func() { c.worked += time.Since(begin) }()
 	// A child that answers without reading the request would block a write that waits for it.
 	sent := make(chan error, 1)
 	go func() { sent <- writeFrame(c.in, request...) }()
@@ -122,12 +129,12 @@ func (c *child) explain(err error, late bool, allowed Limits) *Error {
 	case errors.Is(err, errTooLong):
 		return &Error{Reason: ReasonSize, Err: fmt.Errorf("the result is larger than %d bytes", allowed.Answer), Fix: smaller}
 	case late, killed && used >= allowed.Time:
-		return &Error{Reason: ReasonTime, Err: fmt.Errorf("it took longer than %s", allowed.Time), Fix: smaller}
+		return &Error{Reason: ReasonTime, Err: fmt.Errorf("the work took longer than %s", allowed.Time), Fix: smaller}
 	case strings.Contains(last, "stack exceeds"):
-		return &Error{Reason: ReasonDepth, Err: errors.New("it is nested too deeply"), Fix: "remove the nesting"}
+		return &Error{Reason: ReasonDepth, Err: errors.New("the input is nested too deeply"), Fix: "remove the nesting"}
 	case killed, strings.Contains(last, "out of memory"), strings.Contains(last, "cannot allocate memory"), peak(state) >= allowed.Memory*3/4:
 		// Without memory, Go's runtime may also crash in its garbage collection.
-		return &Error{Reason: ReasonMemory, Err: fmt.Errorf("it needed more than %d MiB of memory", allowed.Memory>>20), Fix: smaller}
+		return &Error{Reason: ReasonMemory, Err: fmt.Errorf("the work needed more than %d MiB of memory", allowed.Memory>>20), Fix: smaller}
 	default:
 		return &Error{Reason: ReasonCrash, Err: fmt.Errorf("the confined process ended: %s", state), Fix: "report this input to the developers of Lanyard"}
 	}
@@ -142,21 +149,29 @@ func peak(state *os.ProcessState) int64 {
 	return usage.Maxrss << 10 // Linux counts in KiB
 }
 
-// tail keeps the first part of what a process writes to its standard error.
-type tail struct {
+// trace keeps the beginning of what a process writes to its standard error during a request. If the
+// runtime ends the process, the first line says why.
+type trace struct {
 	mu      sync.Mutex
 	content bytes.Buffer
 }
 
 // Write implements io.Writer. It never fails, so that the process is not disturbed.
-func (t *tail) Write(p []byte) (int, error) {
+func (t *trace) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.content.Write(p[:min(len(p), maxTrace-t.content.Len())])
 	return len(p), nil
 }
 
-func (t *tail) text() string {
+// reset forgets what was written.
+func (t *trace) reset() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.content.Reset()
+}
+
+func (t *trace) text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.content.String()

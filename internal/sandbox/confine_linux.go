@@ -4,7 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
+	"sync"
+	"time"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -24,9 +27,13 @@ func Protect() error {
 
 // confine gives up all rights of this process but those of the package comment.
 func confine(allowed limits) error {
+	// The filter needs a flag of the thread that installs it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := Protect(); err != nil {
 		return err
 	}
+	makeThreads()
 	if err := limit(allowed); err != nil {
 		return err
 	}
@@ -45,6 +52,24 @@ func confine(allowed limits) error {
 	return check()
 }
 
+// spareThreads is how many threads a child makes before it may make none any more. Go's runtime
+// needs a thread for each system call that waits, one that computes, and one that watches. A child
+// has one system call that waits, to its parent.
+const spareThreads = 6
+
+// makeThreads makes the spareThreads. Go's runtime keeps threads that have nothing to do.
+func makeThreads() {
+	var waiting sync.WaitGroup
+	for range spareThreads {
+		waiting.Go(func() {
+			// A system call that waits, so that the runtime gives the other goroutines new threads.
+			pause := unix.NsecToTimespec(int64(5 * time.Millisecond))
+			_ = unix.Nanosleep(&pause, nil)
+		})
+	}
+	waiting.Wait()
+}
+
 // limit sets the limits of the kernel for this process. A process without privileges cannot raise
 // them again. Source: getrlimit(2).
 func limit(allowed limits) error {
@@ -56,7 +81,9 @@ func limit(allowed limits) error {
 	}{
 		{"memory", unix.RLIMIT_DATA, allowed.memory},
 		{"processor time", unix.RLIMIT_CPU, seconds},
+		{"stack", unix.RLIMIT_STACK, 8 << 20}, // of the first thread; RLIMIT_DATA does not count it
 		{"file size", unix.RLIMIT_FSIZE, 0},
+		{"open files", unix.RLIMIT_NOFILE, 16},
 		{"core dump", unix.RLIMIT_CORE, 0},
 		{"locked memory", unix.RLIMIT_MEMLOCK, 0},
 	} {
@@ -76,9 +103,9 @@ func allowList() (seccomp.Policy, error) {
 	}
 	calls := []string{
 		"read", "write", "close", // the pipes
-		"munmap", "madvise", // memory
+		"munmap",                                                                              // memory; see below for mmap
 		"futex", "sched_yield", "gettid", "getpid", "sched_getaffinity", "exit", "exit_group", // threads
-		"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall", // signals of the process itself
+		"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall", // its own signals
 		"nanosleep", "clock_nanosleep", "clock_gettime", // time
 		"epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait", "eventfd2", // the runtime's poller
 		"getrandom",
@@ -86,15 +113,18 @@ func allowList() (seccomp.Policy, error) {
 	}
 	// Names that the processor's kernel does not have: arm64 has no epoll_wait and no arch_prctl.
 	calls = slices.DeleteFunc(calls, func(name string) bool { _, known := machine.SyscallNames[name]; return !known })
+	uncounted := bitsClear(3, unix.MAP_SHARED|unix.MAP_GROWSDOWN)
 	conditional := []seccomp.NameWithConditions{
-		// Private memory only, since the limit of the memory does not count shared memory. No
-		// memory that can be executed.
-		only("mmap", bitsClear(2, unix.PROT_EXEC), bitsClear(3, unix.MAP_SHARED)),
-		only("mprotect", bitsClear(2, unix.PROT_EXEC)),
-		// Threads, but no processes.
-		only("clone", seccomp.Condition{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_THREAD}),
+		// RLIMIT_DATA counts private memory that can be written, and nothing else. So there is no
+		// shared memory, no stack, and no memory that can only be read. A mapping without any
+		// access has no memory; the runtime reserves addresses with such mappings. No call changes
+		// the access of a mapping: memory that can only be read would not be counted any more.
+		only("mmap", equal(2, unix.PROT_NONE), uncounted),
+		only("mmap", equal(2, unix.PROT_READ|unix.PROT_WRITE), uncounted),
+		// The advice that the runtime gives. Newer kinds of advice need memory of the kernel.
+		only("madvise", seccomp.Condition{Argument: 2, Operation: seccomp.LessOrEqual, Value: unix.MADV_COLLAPSE}),
 		// Signals to the process's own threads: the runtime interrupts a thread that runs long.
-		only("tgkill", seccomp.Condition{Argument: 0, Operation: seccomp.Equal, Value: uint64(os.Getpid())}), //nolint:gosec // a process ID is positive
+		only("tgkill", equal(0, uint64(os.Getpid()))), //nolint:gosec // a process ID is positive
 	}
 	return seccomp.Policy{
 		DefaultAction: seccomp.ActionErrno,
@@ -102,9 +132,15 @@ func allowList() (seccomp.Policy, error) {
 	}, nil
 }
 
-// only allows a system call if all conditions hold.
+// only allows a system call if all conditions hold. If a system call has several such entries, one
+// of the entries must hold.
 func only(name string, conditions ...seccomp.Condition) seccomp.NameWithConditions {
 	return seccomp.NameWithConditions{Name: name, Conditions: conditions}
+}
+
+// equal is true if an argument of a system call has a value.
+func equal(argument uint32, value uint64) seccomp.Condition {
+	return seccomp.Condition{Argument: argument, Operation: seccomp.Equal, Value: value}
 }
 
 // bitsClear is true if no bit of the mask is set in an argument of a system call.

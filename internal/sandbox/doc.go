@@ -9,12 +9,16 @@
 // A child has its parent's user ID, so the kernel must take everything else away. Before a child
 // reads its first request:
 //
-//   - A seccomp filter refuses all system calls but about thirty. These are for memory, threads,
-//     time, and for reading and writing open files. So a child cannot open a file, connect, start a
-//     program, send a signal, trace a process, or read the memory of another process.
+//   - A seccomp filter refuses all system calls but about thirty. These are for memory, time, and
+//     for reading and writing open files. So a child cannot open a file, connect, start a program or
+//     a thread, send a signal, trace a process, or read the memory of another process.
 //   - Landlock refuses all files and ports, if the kernel has Landlock. This is a second wall.
 //   - Limits of the kernel bound the child's memory, its processor time and its files.
-//   - The child has no environment. Its only open files are three pipes to the parent.
+//   - The child has no environment but one setting of Go's runtime. It can read no open file but
+//     its requests.
+//
+// A child has several threads. So hostile code in a child may use several processors at once, until
+// its processor time is used up.
 //
 // If the filter cannot be installed, or does not work, the child refuses to serve and nothing is
 // run. The filter needs Linux on amd64 or arm64.

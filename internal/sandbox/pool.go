@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth/share"
@@ -13,7 +14,7 @@ import (
 
 // Limits bound what the children of a [Pool] may cost.
 type Limits struct {
-	// Children is the maximum number of children at once. Each uses one processor at most.
+	// Children is the maximum number of children at once.
 	Children int
 	// Memory is the private memory that one child may use, in bytes. All children together use at
 	// most Children times Memory.
@@ -23,10 +24,22 @@ type Limits struct {
 	Time time.Duration
 	// Request and Answer are the maximum lengths of a request and of an answer, in bytes.
 	Request, Answer int64
-	// Requests is how many requests of its tenant one child serves at most.
+	// Requests is how many requests of its tenant one child serves at most. A child whose requests
+	// took longer than Time together serves no other.
 	Requests int
 	// Idle is how long a child waits for the next request of its tenant.
 	Idle time.Duration
+}
+
+// maxInherited is above the number of every file that a program's starter may have left open.
+const maxInherited = 1024
+
+// keepInheritedFiles keeps open files of this process from its children. Go does so for files that
+// it opens itself, but not for files that were open when the process started.
+func keepInheritedFiles() {
+	for fd := 3; fd < maxInherited; fd++ {
+		syscall.CloseOnExec(fd)
+	}
 }
 
 // errStopping is the cause of requests that fail after Close.
@@ -59,53 +72,58 @@ type Pool struct {
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	idle    []*child   // the child that has been idle longest is first
 	running int        // number of children, also the idle ones and those that are being ended
-	gone    *sync.Cond // signalled when a child is gone; uses mu
-	closed  bool
+	// childEnded is signalled when a child has ended; it uses mu.
+	childEnded *sync.Cond
+	closed     bool
 }
 
 // New returns a pool of children. The program is the path of the file to start, usually
 // [os.Executable] of this process. Its main function must call [Serve] if [IsChild] says so.
 func New(program string, limits Limits) *Pool {
+	keepInheritedFiles()
 	p := &Pool{
 		limits: limits, program: program,
 		places: share.New(share.Limits{Places: limits.Children, Waiting: maxWaiting, WaitingPerTenant: maxWaitingPerTenant}),
 	}
-	p.gone = sync.NewCond(&p.mu)
+	p.childEnded = sync.NewCond(&p.mu)
 	return p
 }
 
-// Do sends a request to a child, and returns the child's answer. Do waits for its turn if all
-// children are busy. An error is a [*share.NoPlaceError] if the request got no turn, an [*Error] if
-// the child did not answer, and otherwise the cause of ctx.
-func (p *Pool) Do(ctx context.Context, request Request) (answer []byte, err error) {
+// Do sends a request to a child, and calls use with the child's answer. Do waits for its turn if all
+// children are busy. The turn lasts until use returns, so that only a few answers are used at once.
+//
+// An error is a [*share.NoPlaceError] if the request got no turn, an [*Error] if the child did not
+// answer, and otherwise the cause of ctx or the error of use. After an error, the child is ended.
+func (p *Pool) Do(ctx context.Context, request Request, use func(answer []byte) error) error {
 	if err := p.places.Enter(ctx, request.Tenant); err != nil {
-		return nil, err
+		return err
 	}
 	defer p.places.Leave(request.Tenant)
 	for {
 		c, err := p.child(request)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		answer, err = c.do(ctx, request.Parts, p.limits)
-		if err != nil {
-			p.end(c)
-			if c.served > 0 && context.Cause(ctx) == nil {
-				// An earlier request may have left the child in a bad state. A new child decides.
-				request.Alone = true
-				continue
+		answer, err := c.do(ctx, request.Parts, p.limits)
+		if err == nil {
+			if err = use(answer); err == nil {
+				p.release(c, request.Alone)
+				return nil
 			}
-			return nil, err
 		}
-		p.release(c, request.Alone)
-		return answer, nil
+		p.end(c)
+		if c.served == 0 || context.Cause(ctx) != nil {
+			return err
+		}
+		// An earlier request may have left the child in a bad state. A new child decides.
+		request.Alone = true
 	}
 }
 
 // child returns an idle child of the tenant, or a new child. If there is no room for a new child,
 // the child that has been idle longest is ended first.
 func (p *Pool) child(request Request) (*child, error) {
-	c, replaced, err := p.room(request)
+	c, replaced, err := p.reserve(request)
 	if c != nil || err != nil {
 		return c, err
 	}
@@ -114,14 +132,14 @@ func (p *Pool) child(request Request) (*child, error) {
 	}
 	c, err = start(p.program, request.Tenant, p.limits)
 	if err != nil {
-		p.left()
+		p.countEnded()
 	}
 	return c, err
 }
 
-// room returns an idle child of the tenant, or makes room for a new child. A child that is replaced
-// must be ended before the new child starts.
-func (p *Pool) room(request Request) (idle, replaced *child, err error) {
+// reserve returns an idle child of the tenant, or counts a new child that the caller starts. A child
+// that is replaced must be ended before the new child starts.
+func (p *Pool) reserve(request Request) (idle, replaced *child, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
@@ -130,32 +148,32 @@ func (p *Pool) room(request Request) (idle, replaced *child, err error) {
 		}
 		i := slices.IndexFunc(p.idle, func(c *child) bool { return c.tenant == request.Tenant })
 		if i >= 0 && !request.Alone {
-			return p.take(i), nil, nil
+			return p.removeIdle(i), nil, nil
 		}
 		if p.running < p.limits.Children {
 			p.running++
 			return nil, nil, nil
 		}
 		if len(p.idle) > 0 {
-			return nil, p.take(0), nil
+			return nil, p.removeIdle(0), nil
 		}
 		// The caller has one of the places, so a child is just being ended.
-		p.gone.Wait()
+		p.childEnded.Wait()
 	}
 }
 
-// left counts a child that is gone.
-func (p *Pool) left() {
+// countEnded counts a child that has ended.
+func (p *Pool) countEnded() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.running--
-	p.gone.Signal()
+	p.childEnded.Broadcast()
 }
 
-// take removes an idle child from the list. The caller holds the lock.
-func (p *Pool) take(i int) *child {
+// removeIdle removes an idle child from the list. The caller holds the lock.
+func (p *Pool) removeIdle(i int) *child {
 	c := p.idle[i]
-	c.rest.Stop()
+	c.idleTimer.Stop()
 	p.idle = slices.Delete(p.idle, i, i+1)
 	return c
 }
@@ -164,9 +182,9 @@ func (p *Pool) take(i int) *child {
 func (p *Pool) release(c *child, alone bool) {
 	c.served++
 	p.mu.Lock()
-	keep := !p.closed && !alone && c.served < p.limits.Requests
+	keep := !p.closed && !alone && c.served < p.limits.Requests && c.worked < p.limits.Time
 	if keep {
-		c.rest = time.AfterFunc(p.limits.Idle, func() { p.expire(c) })
+		c.idleTimer = time.AfterFunc(p.limits.Idle, func() { p.expire(c) })
 		p.idle = append(p.idle, c)
 	}
 	p.mu.Unlock()
@@ -180,7 +198,7 @@ func (p *Pool) expire(c *child) {
 	p.mu.Lock()
 	i := slices.Index(p.idle, c)
 	if i >= 0 {
-		p.take(i)
+		p.removeIdle(i)
 	}
 	p.mu.Unlock()
 	if i >= 0 { // otherwise the child serves a request again, or has been ended
@@ -191,18 +209,13 @@ func (p *Pool) expire(c *child) {
 // end ends a child that is not idle.
 func (p *Pool) end(c *child) {
 	c.kill()
-	p.left()
+	p.countEnded()
 }
 
-// Check starts a child and ends it again. An error says why no child can work on this machine. A
-// program calls Check when it starts.
-func (p *Pool) Check() error {
-	c, err := start(p.program, "", p.limits)
-	if err != nil {
-		return err
-	}
-	c.kill()
-	return nil
+// Check sends an empty request to a new child. An error says why no child can work on this machine.
+// A program calls Check when it starts.
+func (p *Pool) Check(ctx context.Context) error {
+	return p.Do(ctx, Request{Alone: true}, func([]byte) error { return nil })
 }
 
 // Close ends all idle children, and makes the others end after their request. Do fails from now on.
@@ -211,9 +224,9 @@ func (p *Pool) Close() {
 	p.closed = true
 	idle := slices.Clone(p.idle)
 	for range idle {
-		p.take(0)
+		p.removeIdle(0)
 	}
-	p.gone.Broadcast()
+	p.childEnded.Broadcast()
 	p.mu.Unlock()
 	for _, c := range idle {
 		p.end(c)

@@ -17,7 +17,7 @@ const childArgument = "sandboxed-child"
 
 // maxStack bounds each stack of a child, in bytes. Honest input needs a few KiB for each level of
 // its nesting.
-const maxStack = 64 << 20
+const maxStack = 32 << 20
 
 // limits are what the kernel allows a child.
 type limits struct {
@@ -72,6 +72,13 @@ func Serve(ctx context.Context, args []string, handle func(ctx context.Context, 
 	debug.SetMemoryLimit(int64(allowed.memory) * 3 / 4) //nolint:gosec // parseLimits allows 63 bits
 	debug.SetMaxStack(maxStack)
 	runtime.GOMAXPROCS(1)
+	// Only the runtime's last words go to the parent: the runtime does not use os.Stderr. Libraries
+	// write warnings there, which may have content of requests.
+	stderr := os.Stderr
+	defer runtime.KeepAlive(stderr) // otherwise its finalizer closes the pipe
+	if os.Stderr, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0); err != nil {
+		return fmt.Errorf("leave warnings out: %w", err)
+	}
 	if err := confine(allowed); err != nil {
 		refusal := []byte(err.Error())
 		return errors.Join(err, writeFrame(os.Stdout, refusal[:min(len(refusal), maxRefusal)]))

@@ -9,9 +9,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
+	"strconv"
 	"strings"
-	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -44,6 +44,8 @@ func handle(request string, served int) []byte {
 	switch verb {
 	case "echo":
 		return []byte(argument)
+	case "early", "":
+		return nil
 	case "served":
 		return fmt.Append(nil, os.Getpid(), " ", served)
 	case "sleep":
@@ -71,6 +73,13 @@ func handle(request string, served int) []byte {
 			os.Exit(3)
 		}
 		return fmt.Append(nil, served)
+	case "warn":
+		// Longer than what the parent keeps.
+		fmt.Fprint(os.Stderr, strings.Repeat("warning: ", 10_000))
+		syscall.Write(2, bytes.Repeat([]byte("x"), 1<<20))
+		return []byte("warned")
+	case "keep":
+		return []byte(keepMemory(argument))
 	case "attacks":
 		answer, _ := json.Marshal(attacks(argument))
 		return answer
@@ -97,12 +106,20 @@ func attacks(path string) map[string]string {
 		return nil
 	}
 	word := make([]byte, 8)
+	page, _ := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	local := unix.Iovec{Base: &word[0], Len: 8}
 	remote := unix.RemoteIovec{Base: uintptr(unsafe.Pointer(&word[0])), Len: 8}
 	raised := unix.Rlimit{Cur: 1 << 40, Max: 1 << 40}
+	texts := map[string]string{}
+	texts["descriptors"] = ""
+	for fd := 3; fd < 100; fd++ {
+		if _, err := unix.Read(fd, word); err == nil {
+			texts["descriptors"] += fmt.Sprint(fd, " ")
+		}
+	}
 	found := map[string]error{
 		"open a file":                 errorOf(os.ReadFile(path)),
-		"make a socket on any thread": onThreads(20, func() error { return call(unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM, 0) }),
+		"make a socket on any thread": onThreads(func() error { return call(unix.SYS_SOCKET, unix.AF_UNIX, unix.SOCK_STREAM, 0) }),
 		"create a file":               os.WriteFile("/tmp/made-by-a-child", nil, 0o600),
 		"list a folder":               errorOf(os.ReadDir("/")),
 		"read the parent's memory":    errorOf(os.Open(fmt.Sprintf("/proc/%d/mem", parent))),
@@ -111,6 +128,11 @@ func attacks(path string) map[string]string {
 		"make a socket":               call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_STREAM, 0),
 		"resolve a name":              errorOf(net.LookupHost("localhost.example")),
 		"run a program":               exec.Command("/bin/true").Run(),
+		"new thread":                  call(unix.SYS_CLONE, unix.CLONE_VM|unix.CLONE_FS|unix.CLONE_FILES|unix.CLONE_SIGHAND|unix.CLONE_THREAD),
+		"memory of another access":    unix.Mprotect(page, unix.PROT_READ),
+		"memory to read only":         errorOf(unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)),
+		"memory that grows":           errorOf(unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_GROWSDOWN)),
+		"guard pages":                 unix.Madvise(page, 102),
 		"fork":                        call(unix.SYS_CLONE, uintptr(unix.SIGCHLD)),
 		"clone3":                      call(unix.SYS_CLONE3, 0, 0),
 		"execveat":                    call(unix.SYS_EXECVEAT, 0, 0, 0, 0, 0),
@@ -134,24 +156,27 @@ func attacks(path string) map[string]string {
 		"bpf":                         call(unix.SYS_BPF, 0, 0, 0),
 		"readable again":              unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0),
 	}
-	texts := map[string]string{}
 	for name, err := range found {
 		texts[name] = fmt.Sprint(err)
 	}
 	texts["environment"] = fmt.Sprint(os.Environ())
+	for made := 0; ; made++ {
+		if _, err := unix.EpollCreate1(0); err != nil {
+			texts["new descriptors"] = fmt.Sprint(made, " ", err)
+			break
+		}
+	}
 	return texts
 }
 
-// onThreads calls a function on several threads at once. It returns nil if one of the calls did.
-func onThreads(n int, call func() error) error {
+// onThreads calls a function on the threads that there are. It returns nil if one of the calls did.
+func onThreads(call func() error) error {
+	const n = 5
 	errs := make(chan error, n)
-	var started sync.WaitGroup
-	started.Add(n)
 	for range n {
 		go func() {
-			runtime.LockOSThread()
-			started.Done()
-			started.Wait()
+			// While a thread waits in a system call, the next goroutine uses another thread.
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 50e6}, nil)
 			errs <- call()
 		}()
 	}
@@ -164,6 +189,29 @@ func onThreads(n int, call func() error) error {
 		last = err
 	}
 	return last
+}
+
+// keepMemory uses as much memory as the kernel gives, in one of several ways, and returns how many
+// MiB it got.
+func keepMemory(way string) string {
+	got := 0
+	for ; got < 1024; got += 16 {
+		protection, flags := unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON
+		if way == "grows" {
+			flags |= unix.MAP_GROWSDOWN
+		}
+		memory, err := unix.Mmap(-1, 0, 16<<20, protection, flags)
+		if err != nil {
+			break
+		}
+		for i := 0; i < len(memory); i += 4096 {
+			memory[i] = 1
+		}
+		if way == "hidden" {
+			_ = unix.Mprotect(memory, unix.PROT_READ)
+		}
+	}
+	return strconv.Itoa(got)
 }
 
 func errorOf[T any](_ T, err error) error { return err }
