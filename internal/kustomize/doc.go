@@ -8,13 +8,20 @@
 // # What is refused
 //
 // kustomize fetches URLs, runs git and helm, and reads any path. The child can do nothing of this,
-// but its errors would say little. So every kustomization file is checked before kustomize runs,
-// and these are refused by field and name:
+// but its errors would say little. So kustomization files are checked before kustomize runs, and
+// these are refused by field and name:
 //   - URLs and names of git repositories
 //   - absolute paths, and paths that leave the archive
 //   - helm charts, and plugins that run programs
 //
-// # Behaviour
+// A kustomization can also compute the configuration of a plugin. Then only the child's confinement
+// stops the plugin.
 //
-// The result is that of Flux's kustomize-controller for the same fields. A test compares the two.
+// # Differences from Flux
+//
+// The result is that of Flux's kustomize-controller for the same fields, and a test compares the two.
+// These inputs are refused here, but not by Flux:
+//   - an unknown field in the kustomization file of Spec.Path, which kustomize itself refuses too
+//   - a folder without files as Spec.Path
+//   - a variable with an invalid name, even if no object wants variables replaced
 package kustomize
