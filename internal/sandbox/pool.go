@@ -104,20 +104,34 @@ func (p *Pool) Do(ctx context.Context, request Request, use func(answer []byte) 
 		if err != nil {
 			return err
 		}
-		answer, err := c.do(ctx, request.Parts, p.limits)
-		if err == nil {
-			if err = use(answer); err == nil {
-				p.release(c, request.Alone)
-				return nil
-			}
-		}
-		p.end(c)
-		if c.served == 0 || context.Cause(ctx) != nil {
+		used := c.served > 0
+		err = p.serve(ctx, c, request, use)
+		if err == nil || !used || context.Cause(ctx) != nil {
 			return err
 		}
 		// An earlier request may have left the child in a bad state. A new child decides.
 		request.Alone = true
 	}
+}
+
+// serve has a child answer a request, and calls use with the answer. Then serve keeps or ends the
+// child. After an error, and also after a panic of use, serve ends the child.
+func (p *Pool) serve(ctx context.Context, c *child, request Request, use func(answer []byte) error) error {
+	succeeded := false
+	defer func() {
+		if !succeeded {
+			p.end(c)
+		}
+	}()
+	answer, err := c.do(ctx, request.Parts, p.limits)
+	if err == nil {
+		err = use(answer)
+	}
+	if err == nil {
+		succeeded = true
+		p.release(c, request.Alone)
+	}
+	return err
 }
 
 // child returns an idle child of the tenant, or a new child. If there is no room for a new child,

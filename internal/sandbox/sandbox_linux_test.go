@@ -161,6 +161,10 @@ func TestBadAnswer(t *testing.T) {
 	if !errors.Is(err, refusal) || uses != 2 {
 		t.Errorf("%d uses, %v", uses, err)
 	}
+	func() {
+		defer func() { _ = recover() }()
+		_ = pool.Do(t.Context(), sandbox.Request{Tenant: "a", Parts: [][]byte{[]byte("echo x")}}, func([]byte) error { panic("in the test") })
+	}()
 	eventually(t, "children whose answers were refused end", func() bool { return children(t) == 0 })
 }
 
