@@ -31,7 +31,7 @@ type Limits struct {
 	ObjectBytes int `json:"objectBytes"`
 	Bytes       int `json:"bytes"`
 	// Values bounds the number of values in all objects together: each text, number, list and map
-	// is a value. In Go's memory, a value needs about 200 bytes, however short its JSON is.
+	// is a value. In Go's memory, a value needs up to 350 bytes, however short its JSON is.
 	Values int `json:"values"`
 }
 
@@ -126,7 +126,7 @@ func cause(text string) (file, message string) {
 	}
 	file, message, _ = strings.Cut(text[at+len(begin):], "': ")
 	message, _, _ = strings.Cut(message, end)
-	return file, message
+	return strings.TrimPrefix(file, "./"), message
 }
 
 // finish substitutes variables in the objects, and returns the objects as JSON.
@@ -139,7 +139,7 @@ func finish(built resmap.ResMap, substitute *Substitute, limits Limits) ([][]byt
 	for _, res := range built.Resources() {
 		place := nameOf(res)
 		if err := complete(res); err != nil {
-			return nil, invalid(place, err.Error(), "add the field")
+			return nil, invalid(place, err.Error(), "correct the field")
 		}
 		if err := substitute.apply(place, res); err != nil {
 			return nil, err
@@ -147,7 +147,8 @@ func finish(built resmap.ResMap, substitute *Substitute, limits Limits) ([][]byt
 		if isConfiguration(res) {
 			continue
 		}
-		id := res.CurId().String()
+		// kustomize sees objects without a namespace in the namespace "default".
+		id := res.GetGvk().String() + "/" + res.CurId().EffectiveNamespace() + "/" + res.GetName()
 		if seen[id] {
 			return nil, &Error{
 				Reason: ReasonSubstitution, Place: place, Message: "two objects have this kind, namespace and name after their variables were replaced",

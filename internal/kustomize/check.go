@@ -148,6 +148,9 @@ func (c *checker) entry(place, folder, entry string, names target, way []string)
 			return nil
 		}
 	case plugin:
+		if isURL(entry) { // kustomize takes it for a file if it is no object
+			break
+		}
 		if nodes, err := kio.FromBytes([]byte(entry)); err == nil && len(nodes) > 0 && nodes[0].YNode().Kind == yaml.MappingNode {
 			return checkPlugins(place, nodes)
 		}

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	seccomp "github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -30,10 +29,16 @@ func confine(allowed limits) error {
 	// The filter needs a flag of the thread that installs it.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	if err := makeThreads(); err != nil {
+		return err
+	}
 	if err := Protect(); err != nil {
 		return err
 	}
-	makeThreads()
+	// A huge page stays in memory as a whole while a small part is mapped, and no limit counts it.
+	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("give up huge pages: %w", err)
+	}
 	if err := limit(allowed); err != nil {
 		return err
 	}
@@ -58,17 +63,28 @@ func confine(allowed limits) error {
 const spareThreads = 6
 
 // makeThreads makes the spareThreads. Go's runtime keeps threads that have nothing to do.
-func makeThreads() {
-	var waiting sync.WaitGroup
+func makeThreads() error {
+	var started, done sync.WaitGroup
+	started.Add(spareThreads)
 	for range spareThreads {
-		waiting.Go(func() {
-			// A system call that waits, so that the runtime gives the other goroutines new threads.
-			pause := unix.NsecToTimespec(int64(5 * time.Millisecond))
-			_ = unix.Nanosleep(&pause, nil)
+		done.Go(func() {
+			runtime.LockOSThread() // each of these goroutines has a thread of its own
+			defer runtime.UnlockOSThread()
+			started.Done()
+			started.Wait()
 		})
 	}
-	waiting.Wait()
+	done.Wait()
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil || len(threads) < spareThreads {
+		return fmt.Errorf("the process has %d threads, and needs %d: %w", len(threads), spareThreads, err)
+	}
+	return nil
 }
+
+// reservedAddresses is more than the addresses that Go's runtime and the program need without using
+// memory for them, in bytes. The runtime reserves 1.3 GiB.
+const reservedAddresses = 2 << 30
 
 // limit sets the limits of the kernel for this process. A process without privileges cannot raise
 // them again. Source: getrlimit(2).
@@ -80,10 +96,13 @@ func limit(allowed limits) error {
 		value    uint64
 	}{
 		{"memory", unix.RLIMIT_DATA, allowed.memory},
+		// The tables of the kernel for mapped addresses need memory, too.
+		{"addresses", unix.RLIMIT_AS, allowed.memory + reservedAddresses},
 		{"processor time", unix.RLIMIT_CPU, seconds},
 		{"stack", unix.RLIMIT_STACK, 8 << 20}, // of the first thread; RLIMIT_DATA does not count it
 		{"file size", unix.RLIMIT_FSIZE, 0},
 		{"open files", unix.RLIMIT_NOFILE, 16},
+		{"waiting signals", unix.RLIMIT_SIGPENDING, 16},
 		{"core dump", unix.RLIMIT_CORE, 0},
 		{"locked memory", unix.RLIMIT_MEMLOCK, 0},
 	} {
@@ -109,22 +128,25 @@ func allowList() (seccomp.Policy, error) {
 		"nanosleep", "clock_nanosleep", "clock_gettime", // time
 		"epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait", "eventfd2", // the runtime's poller
 		"getrandom",
-		"arch_prctl", // amd64: the thread's own register for its local storage
 	}
-	// Names that the processor's kernel does not have: arm64 has no epoll_wait and no arch_prctl.
+	// The filter refuses names that the processor's kernel does not have: arm64 has no epoll_wait.
 	calls = slices.DeleteFunc(calls, func(name string) bool { _, known := machine.SyscallNames[name]; return !known })
-	uncounted := bitsClear(3, unix.MAP_SHARED|unix.MAP_GROWSDOWN)
 	conditional := []seccomp.NameWithConditions{
-		// RLIMIT_DATA counts private memory that can be written, and nothing else. So there is no
-		// shared memory, no stack, and no memory that can only be read. A mapping without any
-		// access has no memory; the runtime reserves addresses with such mappings. No call changes
-		// the access of a mapping: memory that can only be read would not be counted any more.
-		only("mmap", equal(2, unix.PROT_NONE), uncounted),
-		only("mmap", equal(2, unix.PROT_READ|unix.PROT_WRITE), uncounted),
-		// The advice that the runtime gives. Newer kinds of advice need memory of the kernel.
-		only("madvise", seccomp.Condition{Argument: 2, Operation: seccomp.LessOrEqual, Value: unix.MADV_COLLAPSE}),
 		// Signals to the process's own threads: the runtime interrupts a thread that runs long.
 		only("tgkill", equal(0, uint64(os.Getpid()))), //nolint:gosec // a process ID is positive
+	}
+	// RLIMIT_DATA counts private memory that can be written, and nothing else. So a mapping has this
+	// access, or none. A mapping without access has no memory; the runtime reserves addresses with
+	// such mappings. Other flags make stacks and shared memory. No call changes the access of a
+	// mapping: memory that can only be read would not be counted any more.
+	for _, access := range []uint64{unix.PROT_NONE, unix.PROT_READ | unix.PROT_WRITE} {
+		for _, flags := range []uint64{unix.MAP_PRIVATE | unix.MAP_ANON, unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_FIXED} {
+			conditional = append(conditional, only("mmap", equal(2, access), equal(3, flags)))
+		}
+	}
+	// The advice that the runtime gives. Newer kinds of advice need memory of the kernel.
+	for _, advice := range []uint64{unix.MADV_DONTNEED, unix.MADV_FREE, unix.MADV_HUGEPAGE, unix.MADV_NOHUGEPAGE, unix.MADV_COLLAPSE} {
+		conditional = append(conditional, only("madvise", equal(2, advice)))
 	}
 	return seccomp.Policy{
 		DefaultAction: seccomp.ActionErrno,
@@ -141,11 +163,6 @@ func only(name string, conditions ...seccomp.Condition) seccomp.NameWithConditio
 // equal is true if an argument of a system call has a value.
 func equal(argument uint32, value uint64) seccomp.Condition {
 	return seccomp.Condition{Argument: argument, Operation: seccomp.Equal, Value: value}
-}
-
-// bitsClear is true if no bit of the mask is set in an argument of a system call.
-func bitsClear(argument uint32, mask uint64) seccomp.Condition {
-	return seccomp.Condition{Argument: argument, Operation: seccomp.BitsNotSet, Value: mask}
 }
 
 // check tries what the filter must refuse. So a kernel that accepts the filter and ignores it is

@@ -17,7 +17,7 @@ type Limits struct {
 	// Children is the maximum number of children at once.
 	Children int
 	// Memory is the private memory that one child may use, in bytes. All children together use at
-	// most Children times Memory.
+	// most Children times Memory. Go's runtime needs 80 MiB of it.
 	Memory int64
 	// Time is how long one request may take, from the start of its work. A child that takes longer
 	// is killed.

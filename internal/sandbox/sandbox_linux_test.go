@@ -122,14 +122,64 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// TestMemory lets a child use memory in ways that the heap does not use.
+// TestMemory lets a child use memory in ways that the heap does not use, and asks the kernel how much
+// the child has.
 func TestMemory(t *testing.T) {
-	for _, way := range []string{"plain", "hidden", "grows"} {
-		answer, err := do(t, newPool(t, nil), "a", "keep "+way)
-		got, bad := strconv.Atoi(answer)
-		if err != nil || bad != nil || got > int(limits.Memory>>20) {
-			t.Errorf("%s: the child got %s MiB, %v", way, answer, err)
+	for _, way := range []string{"plain", "hidden", "grows", "tables"} {
+		pid, err := do(t, newPool(t, nil), "a", "keep "+way)
+		must.Succeed(t, err)
+		content, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+		must.Succeed(t, err)
+		status := map[string]string{}
+		for line := range strings.Lines(string(content)) {
+			name, value, _ := strings.Cut(line, ":")
+			status[name] = strings.TrimSuffix(strings.TrimSpace(value), " kB")
 		}
+		total := 0
+		for _, name := range []string{"RssAnon", "RssShmem", "VmPTE", "VmSwap"} {
+			kilobytes, err := strconv.Atoi(status[name])
+			must.Succeed(t, err)
+			total += kilobytes >> 10
+		}
+		if most := int(limits.Memory >> 20); total > most+10 {
+			t.Errorf("%s: the child has %d MiB", way, total)
+		}
+		if status["THP_enabled"] != "0" {
+			t.Errorf("%s: the child has huge pages", way)
+		}
+	}
+}
+
+// TestManyRequests has one child serve many requests, of which each leaves garbage.
+func TestManyRequests(t *testing.T) {
+	pool := newPool(t, func(l *sandbox.Limits) { l.Requests = 1000 })
+	processes := map[string]bool{}
+	for range 300 {
+		_, err := do(t, pool, "a", "garbage")
+		must.Succeed(t, err)
+		answer, err := do(t, pool, "a", "served")
+		must.Succeed(t, err)
+		pid, _, _ := strings.Cut(answer, " ")
+		processes[pid] = true
+	}
+	if len(processes) > 1 {
+		t.Errorf("%d processes served the requests", len(processes))
+	}
+}
+
+// TestUsedUp has a child use most of its memory for one request. The next request gets a new child,
+// and is not repeated.
+func TestUsedUp(t *testing.T) {
+	pool := newPool(t, nil)
+	for range 3 {
+		if answer, err := do(t, pool, "a", "fill"); answer != "filled" {
+			t.Fatalf("answer %q, %v", answer, err)
+		}
+		if answer, err := do(t, pool, "a", "served"); err != nil || !strings.HasSuffix(answer, " 1") {
+			t.Errorf("answer %q, %v", answer, err)
+		}
+		pool.Close()
+		pool = newPool(t, nil)
 	}
 }
 

@@ -15,6 +15,10 @@ import (
 // childArgument is the first argument of a child.
 const childArgument = "sandboxed-child"
 
+// runtimeMemory is the part of a child's memory that Go's runtime maps for itself, in bytes. Most of
+// this part is never used, but it counts for the limit.
+const runtimeMemory = 80 << 20
+
 // maxStack bounds each stack of a child, in bytes. Honest input needs a few KiB for each level of
 // its nesting.
 const maxStack = 32 << 20
@@ -44,6 +48,9 @@ func parseLimits(args []string) (limits, error) {
 	if err != nil {
 		return limits{}, fmt.Errorf("time: %w", err)
 	}
+	if memory <= runtimeMemory {
+		return limits{}, fmt.Errorf("a child needs more than %d MiB of memory", runtimeMemory>>20)
+	}
 	input, err := strconv.ParseInt(args[3], 10, 64)
 	if err != nil {
 		return limits{}, fmt.Errorf("input: %w", err)
@@ -69,7 +76,8 @@ func Serve(ctx context.Context, args []string, handle func(ctx context.Context, 
 	// The limit makes the runtime collect garbage only when the memory is almost used up. Most
 	// requests need no collection at all.
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(int64(allowed.memory) * 3 / 4) //nolint:gosec // parseLimits allows 63 bits
+	heap := allowed.memory - runtimeMemory
+	debug.SetMemoryLimit(int64(heap) * 3 / 4) //nolint:gosec // parseLimits allows 63 bits
 	debug.SetMaxStack(maxStack)
 	runtime.GOMAXPROCS(1)
 	// Only the runtime's last words go to the parent: the runtime does not use os.Stderr. Libraries
@@ -97,5 +105,19 @@ func Serve(ctx context.Context, args []string, handle func(ctx context.Context, 
 		if err := writeFrame(os.Stdout, handle(ctx, request)); err != nil {
 			return fmt.Errorf("answer: %w", err)
 		}
+		if isUsedUp(heap) {
+			return nil // the parent starts another child for the next request
+		}
 	}
+}
+
+// isUsedUp prepares the memory for the next request. It reports whether too little memory is left.
+// Memory that the runtime has mapped counts for the child's limit for ever, even if it is free.
+func isUsedUp(heap uint64) bool {
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	if memory.HeapAlloc > heap/8 {
+		runtime.GC()
+	}
+	return memory.HeapSys > heap/2
 }

@@ -73,6 +73,19 @@ func handle(request string, served int) []byte {
 			os.Exit(3)
 		}
 		return fmt.Append(nil, served)
+	case "garbage":
+		sink = nil
+		for range 4 {
+			sink = append(sink, bytes.Repeat([]byte{1}, 1<<20))
+		}
+		sink = nil
+		return []byte("done")
+	case "fill":
+		for range 30 {
+			sink = append(sink, bytes.Repeat([]byte{1}, 1<<20))
+		}
+		sink = nil
+		return []byte("filled")
 	case "warn":
 		// Longer than what the parent keeps.
 		fmt.Fprint(os.Stderr, strings.Repeat("warning: ", 10_000))
@@ -133,6 +146,7 @@ func attacks(path string) map[string]string {
 		"memory to read only":         errorOf(unix.Mmap(-1, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)),
 		"memory that grows":           errorOf(unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_GROWSDOWN)),
 		"guard pages":                 unix.Madvise(page, 102),
+		"thread's registers":          call(158, 0x1001, 0), // arch_prctl on amd64
 		"fork":                        call(unix.SYS_CLONE, uintptr(unix.SIGCHLD)),
 		"clone3":                      call(unix.SYS_CLONE3, 0, 0),
 		"execveat":                    call(unix.SYS_EXECVEAT, 0, 0, 0, 0, 0),
@@ -191,9 +205,20 @@ func onThreads(call func() error) error {
 	return last
 }
 
-// keepMemory uses as much memory as the kernel gives, in one of several ways, and returns how many
-// MiB it got.
+// keepMemory uses as much memory as the kernel gives, in one of several ways. It returns its process
+// ID: its parent measures the memory.
 func keepMemory(way string) string {
+	if way == "tables" {
+		reserved, _ := unix.MmapPtr(-1, 0, nil, 1<<40, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+		for step := uintptr(0); reserved != nil && step < 1<<37; step += 2 << 20 {
+			at := unsafe.Add(reserved, step)
+			if _, err := unix.MmapPtr(-1, 0, at, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED); err != nil {
+				break
+			}
+			*(*byte)(at) = 1
+			_, _ = unix.MmapPtr(-1, 0, at, 4096, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED)
+		}
+	}
 	got := 0
 	for ; got < 1024; got += 16 {
 		protection, flags := unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON
@@ -211,7 +236,7 @@ func keepMemory(way string) string {
 			_ = unix.Mprotect(memory, unix.PROT_READ)
 		}
 	}
-	return strconv.Itoa(got)
+	return strconv.Itoa(os.Getpid())
 }
 
 func errorOf[T any](_ T, err error) error { return err }
