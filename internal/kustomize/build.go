@@ -108,10 +108,10 @@ func run(fs filesys.FileSystem, folder string) (built resmap.ResMap, err error) 
 // kustomizeError converts an error of kustomize.
 func kustomizeError(err error) *Error {
 	text := strings.ReplaceAll(err.Error(), "'/", "'") // the root of the archive is "/"
-	if strings.Contains(text, "operation not permitted") {
-		return refused("", text, "the build may not fetch files or run programs: add the files to the artifact")
-	}
 	place, message := cause(text)
+	if strings.Contains(message, "operation not permitted") {
+		return refused(place, message, "the build may not fetch files or run programs: add the files to the artifact")
+	}
 	return invalid(place, message, "check the manifests with kustomize build")
 }
 

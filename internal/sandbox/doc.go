@@ -18,7 +18,7 @@
 //     its requests.
 //
 // A child has several threads. So hostile code in a child may use several processors at once, until
-// its processor time is used up.
+// its processor time is used up. Between two requests, a child is stopped.
 //
 // If the filter cannot be installed, or does not work, the child refuses to serve and nothing is
 // run. The filter needs Linux on amd64 or arm64.

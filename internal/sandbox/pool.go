@@ -162,7 +162,9 @@ func (p *Pool) reserve(request Request) (idle, replaced *child, err error) {
 		}
 		i := slices.IndexFunc(p.idle, func(c *child) bool { return c.tenant == request.Tenant })
 		if i >= 0 && !request.Alone {
-			return p.removeIdle(i), nil, nil
+			c := p.removeIdle(i)
+			c.resume()
+			return c, nil, nil
 		}
 		if p.running < p.limits.Children {
 			p.running++
@@ -198,6 +200,7 @@ func (p *Pool) release(c *child, alone bool) {
 	p.mu.Lock()
 	keep := !p.closed && !alone && c.served < p.limits.Requests && c.worked < p.limits.Time
 	if keep {
+		c.pause()
 		c.idleTimer = time.AfterFunc(p.limits.Idle, func() { p.expire(c) })
 		p.idle = append(p.idle, c)
 	}

@@ -167,6 +167,26 @@ func TestManyRequests(t *testing.T) {
 	}
 }
 
+// TestIdle has a child compute after its answer. The child is stopped until the next request.
+func TestIdle(t *testing.T) {
+	pool := newPool(t, nil)
+	pid, err := do(t, pool, "a", "burn")
+	must.Succeed(t, err)
+	eventually(t, "the idle child is stopped", func() bool { return state(t, pid) == "T" })
+	if answer, err := do(t, pool, "a", "served"); err != nil || answer != pid+" 2" {
+		t.Errorf("answer %q, %v", answer, err)
+	}
+}
+
+// state returns the state of a process, as ps shows the state.
+func state(t *testing.T, pid string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	must.Succeed(t, err)
+	_, after, _ := strings.Cut(string(content), ") ")
+	return after[:1]
+}
+
 // TestUsedUp has a child use most of its memory for one request. The next request gets a new child,
 // and is not repeated.
 func TestUsedUp(t *testing.T) {

@@ -73,6 +73,13 @@ func handle(request string, served int) []byte {
 			os.Exit(3)
 		}
 		return fmt.Append(nil, served)
+	case "burn":
+		go func() {
+			for {
+				sink = nil
+			}
+		}()
+		return []byte(strconv.Itoa(os.Getpid()))
 	case "garbage":
 		sink = nil
 		for range 4 {
