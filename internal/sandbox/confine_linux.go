@@ -113,8 +113,9 @@ func limit(allowed limits) error {
 	return nil
 }
 
-// allowList returns the policy of the seccomp filter. Any other system call fails with EPERM, which
-// is the errno of ActionErrno. The allowed ones are those that Go's runtime needs to compute, and to read and write open files.
+// allowList returns the policy of the seccomp filter. The allowed system calls are those that Go's
+// runtime needs to compute, and to read and write open files. Any other system call fails with
+// EPERM, which is the errno of ActionErrno.
 func allowList() (seccomp.Policy, error) {
 	machine, err := arch.GetInfo("")
 	if err != nil {

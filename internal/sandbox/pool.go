@@ -106,10 +106,12 @@ func (p *Pool) Do(ctx context.Context, request Request, use func(answer []byte) 
 		}
 		used := c.served > 0
 		err = p.serve(ctx, c, request, use)
-		if err == nil || !used || context.Cause(ctx) != nil {
+		failure, ok := errors.AsType[*Error](err)
+		if err == nil || !used || context.Cause(ctx) != nil || ok && failure.Reason == ReasonTime {
 			return err
 		}
-		// An earlier request may have left the child in a bad state. A new child decides.
+		// An earlier request may have left the child in a bad state. A new child decides. But a
+		// request that takes too long is not repeated, since other tenants wait for the turn.
 		request.Alone = true
 	}
 }

@@ -340,6 +340,21 @@ func TestNewChildAfterFailure(t *testing.T) {
 	}
 }
 
+// TestSlowOnce checks that a request that takes too long is not repeated in a new child.
+func TestSlowOnce(t *testing.T) {
+	pool := newPool(t, func(l *sandbox.Limits) { l.Time = 4 * time.Second })
+	_, err := do(t, pool, "a", "echo x")
+	must.Succeed(t, err)
+	begin := time.Now()
+	_, err = do(t, pool, "a", "sleep 1h")
+	if failure, ok := errors.AsType[*sandbox.Error](err); !ok || failure.Reason != sandbox.ReasonTime {
+		t.Errorf("error %v", err)
+	}
+	if took := time.Since(begin); took > 7*time.Second {
+		t.Errorf("the request took %s", took)
+	}
+}
+
 // TestBounds checks that there are never more children than allowed, and none after Close.
 func TestBounds(t *testing.T) {
 	pool := newPool(t, func(l *sandbox.Limits) { l.Idle = 50 * time.Millisecond })
