@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -138,21 +137,13 @@ func (c *child) explain(err error, late bool, allowed Limits) *Error {
 		return &Error{Reason: ReasonTime, Err: fmt.Errorf("the work took longer than %s", allowed.Time), Fix: smaller}
 	case strings.Contains(last, "stack exceeds"):
 		return &Error{Reason: ReasonDepth, Err: errors.New("the input is nested too deeply"), Fix: "remove the nesting"}
-	case killed, strings.Contains(last, "out of memory"), strings.Contains(last, "cannot allocate memory"), peak(state) >= allowed.Memory*3/4:
-		// Without memory, Go's runtime may also crash in its garbage collection.
+	case killed, strings.Contains(last, "out of memory"), strings.Contains(last, "cannot allocate memory"), strings.HasPrefix(last, "SIGSEGV"):
+		// Without memory, Go's runtime may also crash in its garbage collection. The trace of an
+		// ordinary panic begins with "panic".
 		return &Error{Reason: ReasonMemory, Err: fmt.Errorf("the work needed more than %d MiB of memory", allowed.Memory>>20), Fix: smaller}
 	default:
 		return &Error{Reason: ReasonCrash, Err: fmt.Errorf("the confined process ended: %s", state), Fix: "report this input to the developers of Lanyard"}
 	}
-}
-
-// peak returns the largest resident memory of a process that has ended, in bytes.
-func peak(state *os.ProcessState) int64 {
-	usage, ok := state.SysUsage().(*syscall.Rusage)
-	if !ok {
-		return 0
-	}
-	return usage.Maxrss << 10 // Linux counts in KiB
 }
 
 // trace keeps the beginning of what a process writes to its standard error during a request. If the
