@@ -71,7 +71,7 @@ func start(program, tenant string, allowed Limits) (*child, error) {
 		return nil, unavailable(errors.New(string(refusal)))
 	}
 	last, _, _ := strings.Cut(c.trace.text(), "\n")
-	return nil, unavailable(fmt.Errorf("the process ended: %w: %s", err, last))
+	return nil, unavailable(fmt.Errorf("the process ended (%s): %w: %s", c.process.ProcessState, err, last))
 }
 
 // signal kills the process, and does not wait for its end.

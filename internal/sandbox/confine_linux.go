@@ -39,12 +39,13 @@ func confine(allowed limits) error {
 	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("give up huge pages: %w", err)
 	}
-	if err := limit(allowed); err != nil {
-		return err
-	}
 	// BestEffort gives up what this kernel's Landlock knows. It does nothing without Landlock.
 	if err := landlock.V6.BestEffort().Restrict(); err != nil {
 		return fmt.Errorf("give up files and ports with Landlock: %w", err)
+	}
+	// Landlock's library sends a signal to each thread, so limit the signals afterwards.
+	if err := limit(allowed); err != nil {
+		return err
 	}
 	policy, err := allowList()
 	if err != nil {

@@ -422,6 +422,23 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
+// TestManyStarts starts many children at once. The steps with which they give up their rights must
+// not disturb each other.
+func TestManyStarts(t *testing.T) {
+	pool := newPool(t, func(l *sandbox.Limits) { l.Children = 8 })
+	var work sync.WaitGroup
+	for i := range 16 {
+		work.Go(func() {
+			for range 20 {
+				if _, err := send(t.Context(), pool, sandbox.Request{Tenant: fmt.Sprint("tenant-", i), Alone: true}); err != nil {
+					t.Errorf("error %v", err)
+				}
+			}
+		})
+	}
+	work.Wait()
+}
+
 // TestGivenUp ends the context of a request while the child works, and while the request waits.
 func TestGivenUp(t *testing.T) {
 	pool := newPool(t, func(l *sandbox.Limits) { l.Children = 1 })
