@@ -37,7 +37,7 @@ func newBuilder(tb testing.TB) *kustomize.Builder {
 		tb.Fatalf("build the child: %v\n%s", err, output)
 	}
 	pool := sandbox.New(child, sandbox.Limits{
-		Children: 2, Memory: 256 << 20, Time: 8 * time.Second, Request: 32 << 20, Answer: 17 << 20, Requests: 100, Idle: time.Minute,
+		Children: 2, Memory: 256 << 20, Time: 20 * time.Second, Request: 32 << 20, Answer: 17 << 20, Requests: 100, Idle: time.Minute,
 	})
 	tb.Cleanup(pool.Close)
 	return kustomize.NewBuilder(pool, limits)
