@@ -51,9 +51,10 @@ func serveArtifacts(n int) (*artifacts, error) {
 	return a, nil
 }
 
-// pathOf returns the URL's path of the i-th artifact.
+// pathOf returns the URL's path of the i-th artifact. The path names the source, as the paths of
+// Flux's and of Lanyard's artifact servers do.
 func pathOf(i int) string {
-	return fmt.Sprintf("/ocirepository/%s/%s.tar.gz", namespaceOf(i), nameOf(i))
+	return fmt.Sprintf("/ocirepository/%s/%s/1.4.2.tar.gz", namespaceOf(i), nameOf(i))
 }
 
 // status returns the status of a source with the i-th artifact.
