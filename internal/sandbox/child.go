@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// smaller is the next step after a limit was reached.
+const smaller = "make the input smaller, or ask the administrator for a higher limit"
+
 // startTime is how long a child may take to give up its rights.
 const startTime = 10 * time.Second
 
@@ -123,7 +126,6 @@ func (c *child) do(ctx context.Context, request [][]byte, allowed Limits) ([]byt
 
 // explain returns the error for a child that has ended without an answer.
 func (c *child) explain(err error, late bool, allowed Limits) *Error {
-	const smaller = "make the input smaller, or ask the administrator for a higher limit"
 	state := c.process.ProcessState
 	status, _ := state.Sys().(syscall.WaitStatus)
 	// The kernel kills a child that has used up its processor time, or for which the container has

@@ -15,7 +15,7 @@ const (
 	// ReasonDepth means that the stack of the child became too large, for example because the input
 	// is nested too deeply.
 	ReasonDepth Reason = "depth"
-	// ReasonSize means that the answer is larger than allowed.
+	// ReasonSize means that the request or the answer is larger than allowed.
 	ReasonSize Reason = "size"
 	// ReasonCrash means that the child ended for another cause.
 	ReasonCrash Reason = "crash"

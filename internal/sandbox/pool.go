@@ -92,9 +92,17 @@ func New(program string, limits Limits) *Pool {
 // Do sends a request to a child, and calls use with the child's answer. Do waits for its turn if all
 // children are busy. The turn lasts until use returns, so that only a few answers are used at once.
 //
-// An error is a [*share.NoPlaceError] if the request got no turn, an [*Error] if the child did not
-// answer, and otherwise the cause of ctx or the error of use. After an error, the child is ended.
+// An error is a [*share.NoPlaceError] if the request got no turn. The error is an [*Error] if the
+// request is too long or the child did not answer. Otherwise the error is the cause of ctx or the
+// error of use. After an error, the child is ended.
 func (p *Pool) Do(ctx context.Context, request Request, use func(answer []byte) error) error {
+	length := int64(0)
+	for _, part := range request.Parts {
+		length += int64(len(part))
+	}
+	if length > p.limits.Request {
+		return &Error{Reason: ReasonSize, Err: fmt.Errorf("the input is larger than %d bytes", p.limits.Request), Fix: smaller}
+	}
 	if err := p.places.Enter(ctx, request.Tenant); err != nil {
 		return err
 	}

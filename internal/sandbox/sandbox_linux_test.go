@@ -250,10 +250,11 @@ func TestLimits(t *testing.T) {
 		{"sleep 1h", sandbox.ReasonTime, "took longer than 3s"},
 		{"nest", sandbox.ReasonDepth, "nested too deeply"},
 		{"long", sandbox.ReasonSize, "larger than 1048576 bytes"},
+		{"echo " + strings.Repeat("x", 1<<20), sandbox.ReasonSize, "the input is larger than 1048576 bytes"},
 		{"exit", sandbox.ReasonCrash, "exit status 3"},
 		{"panic with a secret", sandbox.ReasonCrash, "exit status 2"},
 	} {
-		t.Run(test.request, func(t *testing.T) {
+		t.Run(test.request[:min(20, len(test.request))], func(t *testing.T) {
 			pool := newPool(t, func(l *sandbox.Limits) { l.Time = 3 * time.Second })
 			begin := time.Now()
 			_, err := do(t, pool, "a", test.request)
