@@ -1,8 +1,8 @@
 // Package kubeconfig reads kubeconfig files that tenants wrote.
 //
-// A kubeconfig file can run programs, read files of the machine, and switch off the check of the
-// server's certificate. All this is for the person who wrote the file, on that person's machine. A
-// program that reads files of tenants must do none of it.
+// A kubeconfig file can run programs, read other files, and switch off the check of the server's
+// certificate. Such files are made for the machine of the person who wrote the file. On a machine
+// that reads files of tenants, a tenant could run programs and read the machine's files.
 package kubeconfig
 
 import (
@@ -47,9 +47,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // Dial connects to an address, or refuses the address.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Parse returns the connection of the file's current context. The result has no credential but those
-// in the file. It uses no proxy but the one in the file, and makes all connections with dial, also
-// those to the proxy. An error is an [*Error].
+// Parse returns the connection of the file's current context. All credentials of the connection are
+// from the file, and so is its proxy. Without a proxy in the file, there is none. The connection
+// uses dial to reach the server or the proxy. An error is an [*Error].
 func Parse(content []byte, dial Dial) (*rest.Config, error) {
 	file, err := load(content)
 	if err != nil {

@@ -64,12 +64,6 @@ func build(ctx context.Context, tgz []byte, spec Spec, limits Limits) ([][]byte,
 	if err != nil {
 		return nil, err
 	}
-	if built.Size() > limits.Objects {
-		return nil, &Error{
-			Reason: ReasonTooLarge, Fix: "split the manifests between several Kustomizations",
-			Message: fmt.Sprintf("the build has %d objects, and %d are allowed", built.Size(), limits.Objects),
-		}
-	}
 	return finish(built, spec.Substitute, limits)
 }
 
@@ -79,7 +73,9 @@ func unpackError(err error) *Error {
 	if !errors.As(err, &refusal) {
 		return invalid("the artifact", err.Error(), "publish the artifact again")
 	}
-	failure := &Error{Reason: ReasonInvalid, Place: "the artifact", Message: clip(refusal.Error())}
+	withoutFix := *refusal
+	withoutFix.Fix = ""
+	failure := invalid("the artifact", withoutFix.Error(), refusal.Fix)
 	if refusal.Reason == archive.ReasonTooLarge || refusal.Reason == archive.ReasonTooMany {
 		failure.Reason = ReasonTooLarge
 	}
@@ -115,9 +111,9 @@ func kustomizeError(err error) *Error {
 	return invalid(place, message, "check the manifests with kustomize build")
 }
 
-// cause returns the file and the message of an error about a file. kustomize wraps such errors in
-// several others: it tries each name as a file, and then as a folder. For another error, cause
-// returns the unchanged text.
+// cause returns the file and the message of an error about a file. kustomize wraps such an error in
+// several others, because kustomize tries each name as a file, and then as a folder. For any other
+// error, cause returns the unchanged text.
 func cause(text string) (file, message string) {
 	const begin, end = "accumulating resources from '", "': must build at directory"
 	at := strings.LastIndex(text, begin)

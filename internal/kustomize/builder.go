@@ -23,7 +23,7 @@ func NewBuilder(pool *sandbox.Pool, limits Limits) *Builder {
 
 // Request is a build.
 type Request struct {
-	// Tenant is the namespace of the object for which is built.
+	// Tenant is the namespace of the object that asks for the build.
 	Tenant string
 	// Archive is a tar archive, plain or gzip.
 	Archive []byte
@@ -48,11 +48,11 @@ func (b *Builder) Build(ctx context.Context, request Request) (objects []*unstru
 		}
 		return nil
 	})
-	var failure *sandbox.Error
+	failure, ended := errors.AsType[*sandbox.Error](err)
 	switch {
 	case refused != nil && err == nil:
 		return nil, refused
-	case errors.As(err, &failure) && failure.Reason != sandbox.ReasonUnavailable && failure.Reason != sandbox.ReasonCrash:
+	case ended && failure.Reason != sandbox.ReasonUnavailable && failure.Reason != sandbox.ReasonCrash:
 		return nil, &Error{Reason: ReasonTooLarge, Message: "the build was ended: " + failure.Err.Error(), Fix: failure.Fix}
 	case err != nil:
 		return nil, err

@@ -131,7 +131,7 @@ func fieldsOf(k *types.Kustomization) []field {
 // entry checks one entry of a field, and what the entry names.
 func (c *checker) entry(place, folder, entry string, names target, way []string) error {
 	if entry == "" {
-		return nil // an optional path that is not set; kustomize refuses empty entries of lists
+		return nil // a path that is not set; in a list, kustomize refuses an empty entry
 	}
 	if c.loads++; c.loads > maxLoads {
 		return &Error{Reason: ReasonTooLarge, Place: place, Message: fmt.Sprintf("the build loads more than %d files", maxLoads), Fix: "use fewer files"}
@@ -143,12 +143,13 @@ func (c *checker) entry(place, folder, entry string, names target, way []string)
 			entry = file
 		}
 	case patch:
-		// kustomize takes an entry for a file if such a file exists. It asks for URLs first.
+		// kustomize fetches the entry if the entry is a URL. Otherwise the entry is a file, if there
+		// is such a file, or the text of a patch.
 		if strings.ContainsAny(entry, "\n{") && !isURL(entry) {
 			return nil
 		}
 	case plugin:
-		if isURL(entry) { // kustomize takes it for a file if it is no object
+		if isURL(entry) { // kustomize fetches an entry that is no object, though the entry is YAML
 			break
 		}
 		if nodes, err := kio.FromBytes([]byte(entry)); err == nil && len(nodes) > 0 && nodes[0].YNode().Kind == yaml.MappingNode {

@@ -22,13 +22,12 @@ type Substitute struct {
 	Always bool `json:"always,omitempty"`
 }
 
-// disabled is the value of these annotations with which an object keeps its variables.
-const disabled = "disabled"
-
-// The labels and annotations for the substitution of variables: Lanyard's and Flux's.
+// An object keeps its variables if a label or an annotation has one of these names, Lanyard's or
+// Flux's, and the value disabled.
 const (
 	ownAnnotation  = "kustomize.toolkit.lanyard.dev/substitute"
 	fluxAnnotation = "kustomize.toolkit.fluxcd.io/substitute"
+	disabled       = "disabled"
 )
 
 // variableName matches the name of a variable.

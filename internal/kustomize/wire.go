@@ -50,15 +50,15 @@ func decodeRequest(request []byte) (h header, archive []byte, err error) {
 
 // Serve answers a request of a [Builder]. It is the function that a child passes to sandbox.Serve.
 func Serve(ctx context.Context, request []byte) (answer []byte) {
+	var objects [][]byte
 	h, archive, err := decodeRequest(request)
-	if err != nil {
-		return encodeError(invalid("", err.Error(), ""))
+	if err == nil {
+		objects, err = build(ctx, archive, h.Spec, h.Limits)
 	}
-	objects, err := build(ctx, archive, h.Spec, h.Limits)
 	if err != nil {
-		var failure *Error
-		if !errors.As(err, &failure) {
-			failure = invalid("", err.Error(), "")
+		failure, ok := errors.AsType[*Error](err)
+		if !ok {
+			failure = invalid("", err.Error(), "report this input to the developers of Lanyard")
 		}
 		return encodeError(failure)
 	}

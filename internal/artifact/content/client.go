@@ -43,8 +43,8 @@ type Reference struct {
 	Digest string
 	// Size is the length of the content in bytes; nil if the status does not have it.
 	Size *int64
-	// Owners are the objects that may be in the path of the URL. An ExternalArtifact has two: it
-	// can also have the artifact of its source.
+	// Owners are the objects that may be in the path of the URL. For an ExternalArtifact, these are
+	// the object itself and its source.
 	Owners []Owner
 }
 
