@@ -39,10 +39,21 @@ func (i *Identities) SubscribeUse(changed func(Use)) {
 	i.changed = append(i.changed, changed)
 }
 
+// SubscribeUsers registers a function that is called promptly for each identity that may now have
+// more or fewer users. These are the sources of an identity that was created, changed or deleted,
+// or whose grant now decides otherwise on a namespace. The objects that use an identity also use
+// its sources.
+func (i *Identities) SubscribeUsers(changed func(source auth.Subject)) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.recounted = append(i.recounted, changed)
+}
+
 // change holds the notifications to send to subscribers after objects in memory have changed.
 type change struct {
 	dropped []drop
 	uses    []Use
+	sources []auth.Subject // their number of users may have changed
 }
 
 // drop selects which credentials of an identity must be dropped.
@@ -72,7 +83,7 @@ func whole(subjects []auth.Subject, withdrawn bool) change {
 // credentials.
 func (i *Identities) notify(c change) {
 	i.mu.Lock()
-	dropped, changed := slices.Clone(i.dropped), slices.Clone(i.changed)
+	dropped, changed, recounted := slices.Clone(i.dropped), slices.Clone(i.changed), slices.Clone(i.recounted)
 	i.mu.Unlock()
 	for _, subscriber := range dropped {
 		for _, d := range c.dropped {
@@ -82,6 +93,11 @@ func (i *Identities) notify(c change) {
 	for _, subscriber := range changed {
 		for _, use := range c.uses {
 			subscriber(use)
+		}
+	}
+	for _, subscriber := range recounted {
+		for _, source := range c.sources {
+			subscriber(source)
 		}
 	}
 }

@@ -55,8 +55,10 @@ type Identities struct {
 	mu      sync.Mutex // guards what follows, and all writes to chains; never held during I/O
 	links   map[auth.Subject]*link
 	secrets map[string]keys
-	dropped []func(auth.Subject, func(auth.Key) bool) // called without mu
-	changed []func(Use)                               // called without mu
+	// The subscribers of SubscribeDrops, SubscribeUse and SubscribeUsers. They are called without mu.
+	dropped   []func(auth.Subject, func(auth.Key) bool)
+	changed   []func(Use)
+	recounted []func(auth.Subject)
 }
 
 // New makes an Identities and starts its watches. The cluster must have the CRDs of all identities.

@@ -494,6 +494,62 @@ func TestRefusalThatChanges(t *testing.T) {
 	}
 }
 
+// TestSourceLosesUsers asserts that the subscribers hear of each source of an identity whose users
+// may no longer use the source. Otherwise a deleted source would stay, because nobody would count
+// its users again.
+func TestSourceLosesUsers(t *testing.T) {
+	const role = v1alpha1.AWSClusterRoleIdentityKind
+	for name, change := range map[string]func(w *identitytest.World, middle, target v1alpha1.AWSClusterRoleIdentitySpec){
+		"the target is deleted": func(w *identitytest.World, _, _ v1alpha1.AWSClusterRoleIdentitySpec) {
+			w.Remove(&v1alpha1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "target"}})
+		},
+		"the identity between is deleted": func(w *identitytest.World, _, _ v1alpha1.AWSClusterRoleIdentitySpec) {
+			w.Remove(&v1alpha1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "middle"}})
+		},
+		"another source": func(w *identitytest.World, _, target v1alpha1.AWSClusterRoleIdentitySpec) {
+			target.SourceIdentityRef.Name = "other"
+			w.Role("target", target)
+		},
+		"a source between has another source": func(w *identitytest.World, middle, _ v1alpha1.AWSClusterRoleIdentitySpec) {
+			middle.SourceIdentityRef.Name = "other"
+			w.Role("middle", middle)
+		},
+		"no grant": func(w *identitytest.World, _, target v1alpha1.AWSClusterRoleIdentitySpec) {
+			target.AWSClusterIdentitySpec = identitytest.Admits("team-b")
+			w.Role("target", target)
+		},
+		"another label": func(w *identitytest.World, _, _ v1alpha1.AWSClusterRoleIdentitySpec) {
+			w.Namespace("team-a", nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := identitytest.New(t)
+			w.Namespace("team-a", map[string]string{"team": "lessee"})
+			w.Static("other", identitytest.Admits())
+			root := w.Static("root", identitytest.Admits())
+			arn := "arn:aws:iam::" + identitytest.Workload + ":role/target"
+			middle := identitytest.RoleSpec(arn, "root", identitytest.Admits())
+			w.Role("middle", *middle.DeepCopy())
+			target := identitytest.RoleSpec(arn, "role/middle", v1alpha1.AWSClusterIdentitySpec{
+				AllowedNamespaces: &v1alpha1.AllowedNamespaces{Selector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]string{"team": "lessee"}}},
+			})
+			w.Role("target", *target.DeepCopy())
+			var heard []auth.Subject
+			w.Identities.SubscribeUsers(func(source auth.Subject) { heard = append(heard, source) })
+			change(w, middle, target)
+			if !slices.Contains(heard, root) {
+				t.Errorf("heard of %v, want %s", heard, root)
+			}
+			if between := strings.Contains(name, "between"); slices.Contains(heard, w.Subject(role, "", "middle")) == between {
+				t.Errorf("heard of %v; the users of the identity between: %v", heard, !between)
+			}
+			if slices.Contains(heard, w.Subject(role, "", "target")) {
+				t.Errorf("heard of %v, but no identity has the target as its source", heard)
+			}
+		})
+	}
+}
+
 // TestUseIsLogged asserts that one line of the log has the consumer and the session's name. This
 // name is the same as in the cloud's audit log, even if it had to be shortened.
 func TestUseIsLogged(t *testing.T) {

@@ -42,6 +42,10 @@ func (i *Identities) path(subject auth.Subject) []auth.Subject {
 	return met
 }
 
+// sources returns the identities that an identity needs, without the identity itself. Callers hold
+// mu.
+func (i *Identities) sources(subject auth.Subject) []auth.Subject { return i.path(subject)[1:] }
+
 // dependents returns the identities that have the subject in their chain, and the subject itself.
 // Callers hold mu.
 func (i *Identities) dependents(subject auth.Subject) []auth.Subject {

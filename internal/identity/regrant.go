@@ -28,6 +28,7 @@ func (i *Identities) labelsChanged(namespace string, last, next map[string]strin
 			return l != nil && l.admits(namespace, last) != l.admits(namespace, next)
 		}) {
 			c.uses = append(c.uses, Use{subject, namespace})
+			c.sources = append(c.sources, path[1:]...)
 		}
 		if i.lends(path, namespace, last) && !i.lends(path, namespace, next) {
 			c.dropped = append(c.dropped, i.unused(path, []string{namespace})...)

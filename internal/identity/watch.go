@@ -47,12 +47,15 @@ func (i *Identities) setIdentity(object any) {
 		i.mu.Unlock()
 		return
 	}
+	sources := i.sources(next.subject)
 	i.links[next.subject] = next
+	sources = append(sources, i.sources(next.subject)...)
 	stale := i.forget(next.subject)
 	c := whole(stale, last != nil)
 	if last != nil && last.sameCredential(next) {
 		c = i.regranted(last, next, stale)
 	}
+	c.sources = sources
 	i.mu.Unlock()
 	i.notify(c)
 }
@@ -63,10 +66,12 @@ func (i *Identities) removeIdentity(object any) {
 		return
 	}
 	i.mu.Lock()
+	sources := i.sources(gone.subject)
 	delete(i.links, gone.subject)
-	stale := i.forget(gone.subject)
+	c := whole(i.forget(gone.subject), true)
+	c.sources = sources
 	i.mu.Unlock()
-	i.notify(whole(stale, true))
+	i.notify(c)
 }
 
 func (i *Identities) setSecret(object any) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -174,7 +175,19 @@ func TestSourcesWithClusterIdentities(t *testing.T) {
 	})
 
 	t.Run("a withdrawn grant", func(t *testing.T) {
+		// The objects of the tenant use the role "reader", and thereby its source, the controller's
+		// own identity. Without the grant, they no longer prevent the deletion of the source.
+		source := &identityv1.AWSClusterControllerIdentity{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+		must(t, "delete the source", objects.Delete(t.Context(), source))
+		await(t, source, "it is in use", func(o *identityv1.AWSClusterControllerIdentity) error {
+			c := apimeta.FindStatusCondition(o.Status.Conditions, meta.ConditionReady)
+			return wantf(c != nil && c.Reason == meta.ReasonIdentityInUse && o.Status.UsedBy == 3, "%+v", o.Status)
+		})
 		patch(t, lent, func(o *identityv1.AWSClusterRoleIdentity) { o.Spec.AllowedNamespaces.List = nil })
+		eventually(t, "the source is gone", func(ctx context.Context) error {
+			err := objects.Get(ctx, client.ObjectKeyFromObject(source), source)
+			return wantf(apierrors.IsNotFound(err), "%v, %+v", err, source.Status)
+		})
 		await(t, pulled, "it is refused", failing(meta.ReasonPrincipalUsageUnauthorized))
 		await(t, read, "it is refused", unfetched(meta.ReasonPrincipalUsageUnauthorized))
 	})

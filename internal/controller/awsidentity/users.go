@@ -186,10 +186,13 @@ func DependencyOn(use identity.Use) object.Dependency {
 }
 
 // Subscribe registers a function that is called after a change of an identity, of its credential or
-// of a grant. The function is also called when an object begins or ceases to use an identity. It is
-// then called once for this identity, and once for each of its sources.
+// of a grant. The function is also called when an identity may have more or fewer users:
+//   - When an object begins or ceases to use an identity, it is called once for this identity, and
+//     once for each of its sources.
+//   - After a change of an identity or of its grant, it is also called for each of its sources.
 func (u *Users) Subscribe(changed func(object.Dependency)) {
 	u.identities.SubscribeUse(func(use identity.Use) { changed(DependencyOn(use)) })
+	u.identities.SubscribeUsers(func(source auth.Subject) { changed(object.DependencyOn(source)) })
 	for _, kind := range u.kinds {
 		_, _ = kind.informer.AddEventHandler(u.handler(kind.Kind, changed))
 	}

@@ -170,3 +170,24 @@ func TestUnknownKindIsInUse(t *testing.T) {
 		}
 	}
 }
+
+// TestSourceIsWoken deletes an identity, and then withdraws the grant of another. Each time, the
+// source of the identity must be reconciled: the source may wait until nobody uses it.
+func TestSourceIsWoken(t *testing.T) {
+	w := identitytest.New(t)
+	root := w.Static("root", identitytest.Admits())
+	w.Role("deleted", identitytest.RoleSpec("arn", "root", identitytest.Admits("team-a")))
+	w.Role("withdrawn", identitytest.RoleSpec("arn", "root", identitytest.Admits("team-a")))
+	var woken []object.Dependency
+	(&Users{identities: w.Identities}).Subscribe(func(d object.Dependency) { woken = append(woken, d) })
+	for name, change := range map[string]func(){
+		"deleted":   func() { w.Remove(&v1alpha1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "deleted"}}) },
+		"withdrawn": func() { w.Role("withdrawn", identitytest.RoleSpec("arn", "root", identitytest.Admits("team-b"))) },
+	} {
+		woken = nil
+		change()
+		if !slices.Contains(woken, object.DependencyOn(root)) {
+			t.Errorf("%s: wakes %v, want %s", name, woken, root)
+		}
+	}
+}
