@@ -231,7 +231,7 @@ metadata: {name: deployer, namespace: ` + identityNamespace + `}
 spec:
   roleARN: arn:aws:iam::` + workloadAccount + `:role/deployer
 `} {
-		apply(t, w.people, manifest)
+		createManifest(t, w.people, manifest)
 	}
 	lent := &identityv1.AWSClusterRoleIdentity{ObjectMeta: metav1.ObjectMeta{Name: "images"}}
 	own := &identityv1.AWSServiceAccountIdentity{ObjectMeta: metav1.ObjectMeta{Namespace: identityNamespace, Name: "deployer"}}

@@ -65,7 +65,7 @@ spec:
 func TestBindings(t *testing.T) {
 	beside(t, lane4)
 	w := installBindings(t)
-	identity := apply(t, w.people, proposedIdentity)
+	identity := createManifest(t, w.people, proposedIdentity)
 	trustIdentity(t, bindingIssuer, string(identity.GetUID()))
 	t.Run("proposal", func(t *testing.T) { proposedBindingWorks(t, w) })
 	t.Run("mended", func(t *testing.T) { secretsAreMended(t, w) })
@@ -165,7 +165,7 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 	must(t, "label the namespace", w.people.Patch(t.Context(), home, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"project.gardener.cloud/name":"local"}}}`))))
 	var shoot string
 	for manifest := range strings.SplitSeq(proposedGarden, "---\n") {
-		if o := apply(t, w.people, manifest); o.GetKind() == "Shoot" {
+		if o := createManifest(t, w.people, manifest); o.GetKind() == "Shoot" {
 			shoot = string(o.GetUID())
 		}
 	}
@@ -180,7 +180,7 @@ func proposedBindingWorks(t *testing.T, w *bindingWorld) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: reads.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: local.Namespace, Name: identityController}},
 	}))
-	apply(t, w.people, strings.ReplaceAll(proposedBinding, "SHOOT", shoot))
+	createManifest(t, w.people, strings.ReplaceAll(proposedBinding, "SHOOT", shoot))
 	o := w.awaitBinding(t, "cloudidentity", isFresh)
 	if s := o.Status; s.Type != "aws" || s.Account != proposedAccount || s.KID != kidOf(w.ring(t), v1alpha1.KeyActive) || s.RenewAt.Before(s.IssuedAt) || s.ExpiresAt.Before(s.RenewAt) {
 		t.Errorf("the status is %+v", s)

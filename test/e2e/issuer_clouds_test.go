@@ -63,7 +63,7 @@ func proposalAtClouds(t *testing.T, w *issuerWorld) {
 	must(t, "label the namespace", admin.Update(t.Context(), home))
 	made := map[string]*unstructured.Unstructured{}
 	for manifest := range strings.SplitSeq(proposedGarden, "---\n") {
-		o := apply(t, admin, manifest)
+		o := createManifest(t, admin, manifest)
 		made[o.GetKind()] = o
 	}
 	shoot := made["Shoot"]

@@ -186,7 +186,7 @@ func makeGarden(t *testing.T, w *issuerWorld) {
 	t.Helper()
 	makeGardenerKinds(t, w.people)
 	for manifest := range strings.SplitSeq(garden, "---\n") {
-		apply(t, w.people, manifest)
+		createManifest(t, w.people, manifest)
 	}
 }
 
@@ -203,7 +203,7 @@ func makeGardenerKinds(t *testing.T, c client.Client) {
 		if kind.Kind == "Project" || kind.Kind == "Seed" {
 			scope = "Cluster"
 		}
-		apply(t, c, `
+		createManifest(t, c, `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: `+plural+"."+kind.Group+`}
@@ -217,8 +217,8 @@ spec:
 	}
 }
 
-// apply creates an object and returns it. It retries until the API server serves the kind.
-func apply(t *testing.T, c client.Client, manifest string) *unstructured.Unstructured {
+// createManifest creates an object and returns it. It retries until the API server serves the kind.
+func createManifest(t *testing.T, c client.Client, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	made := &unstructured.Unstructured{}
 	eventually(t, "make an object", func(ctx context.Context) error {

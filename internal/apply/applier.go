@@ -1,0 +1,317 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/fluxcd/cli-utils/pkg/object"
+	"github.com/fluxcd/pkg/ssa"
+	"github.com/fluxcd/pkg/ssa/jsondiff"
+	"github.com/fluxcd/pkg/ssa/normalize"
+	"github.com/fluxcd/pkg/ssa/utils"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// FieldManager is the name with which the objects' fields are owned.
+const FieldManager = "lanyard-apply-controller"
+
+// Applier applies and deletes the objects of one owner with the rights of one user.
+type Applier struct {
+	client client.Client
+	user   string
+	owner  Owner
+	masked []string
+}
+
+// Owner is the object whose manifests are applied.
+type Owner struct {
+	// Namespace and Name are those of the object. They become values of labels, so each has at most
+	// 63 characters.
+	Namespace, Name string
+}
+
+// New returns an Applier. The client acts as the user, whose name is for errors. The texts in
+// secrets are masked in errors: give the values that came from Secrets into the manifests.
+func New(c client.Client, user string, owner Owner, secrets []string) *Applier {
+	a := &Applier{client: c, user: user, owner: owner}
+	for _, value := range secrets {
+		if value != "" {
+			a.masked = append(a.masked, value)
+		}
+	}
+	return a
+}
+
+// Options say how [Applier.Apply] works. The zero value applies all objects.
+type Options struct {
+	// Inventory has the owner's entries. Their objects probably exist: so they are read first, and
+	// others are not.
+	Inventory []Entry
+	// State is what [Applier.Check] has found. Its unchanged objects get no request. Set it only if
+	// the manifests are the same as at the last time. Nil means that all objects may have changed.
+	State *State
+	// Force deletes an object and creates it anew if an immutable field has changed.
+	Force bool
+	// Ignore has fields that other programs manage.
+	Ignore []jsondiff.IgnoreRule
+	// Yields reports whether another owner leaves an object to this owner. If it does not, Apply
+	// refuses the object with [ReasonOwned]. Nil means that no owner leaves an object.
+	Yields func(ctx context.Context, e Entry, other Owner) (bool, error)
+	// BeforeWrite is called once, before the first request that stores something. After an error,
+	// nothing is stored. Nil does nothing.
+	BeforeWrite func(ctx context.Context) error
+}
+
+// Result says what [Applier.Apply] has done.
+type Result struct {
+	// Changes has an action for each object, in the order in which the objects were applied.
+	Changes []Change
+	// Versions are the versions that the objects have now.
+	Versions *Versions
+}
+
+// Change is what was done with an object.
+type Change struct {
+	Entry
+
+	// Action is "created", "configured", "unchanged" or "skipped".
+	Action ssa.Action
+}
+
+// Entries returns the entries of all objects: the owner's new inventory.
+func (r *Result) Entries() []Entry {
+	entries := make([]Entry, 0, len(r.Changes))
+	for _, c := range r.Changes {
+		entries = append(entries, c.Entry)
+	}
+	Sort(entries)
+	return entries
+}
+
+// Changed returns the objects that were created or configured.
+func (r *Result) Changed() []Change {
+	var changed []Change
+	for _, c := range r.Changes {
+		if c.Action == ssa.CreatedAction || c.Action == ssa.ConfiguredAction {
+			changed = append(changed, c)
+		}
+	}
+	return changed
+}
+
+// concurrency is how many dry runs of one owner run at once.
+const concurrency = 4
+
+// Apply makes the objects of the cluster equal to the manifests. It changes the manifests: it adds
+// the owner's labels, and writes empty values as the API server does.
+//
+// CustomResourceDefinitions, Namespaces and ClusterRoles come first, then classes such as
+// StorageClasses, and then all others. Apply tries all objects of a stage before it writes the first
+// of them. The result is never nil; after an error, it has the objects of the finished stages. The
+// error is an [*Error] or the cause of ctx.
+func (a *Applier) Apply(ctx context.Context, manifests []*unstructured.Unstructured, options Options) (*Result, error) {
+	result := &Result{Versions: &Versions{}}
+	if err := a.prepare(manifests); err != nil {
+		return result, err
+	}
+	p := newProbe(a, manifests, options)
+	manager := ssa.NewResourceManager(p, nil, ssa.Owner{Field: FieldManager, Group: Group})
+	manager.SetConcurrency(concurrency)
+	manager.SetOwnerLabels(manifests, a.owner.Name, a.owner.Namespace)
+	for _, stage := range stagesOf(manifests) {
+		if err := a.place(stage); err != nil {
+			return result, err
+		}
+		if err := a.applyStage(ctx, manager, p, stage, options, result); err != nil {
+			if cause := context.Cause(ctx); cause != nil {
+				return result, cause
+			}
+			return result, err
+		}
+		p.remember(result.Versions)
+	}
+	return result, nil
+}
+
+// prepare checks the manifests, and writes empty values as the API server does.
+func (a *Applier) prepare(manifests []*unstructured.Unstructured) error {
+	seen := map[object.ObjMetadata]bool{}
+	for _, o := range manifests {
+		key := keyOf(o)
+		if seen[key] {
+			return a.refuse(key, "two manifests are this object", "remove one of them")
+		}
+		seen[key] = true
+	}
+	for _, o := range manifests {
+		if err := normalize.UnstructuredList([]*unstructured.Unstructured{o}); err != nil {
+			return a.failure(verbApply, keyOf(o), err)
+		}
+	}
+	return nil
+}
+
+// refuse returns the error for a manifest that no API server needs to judge.
+func (a *Applier) refuse(key object.ObjMetadata, what, fix string) error {
+	return &Error{Reason: ReasonInvalid, Verb: verbApply, Key: key, User: a.user, Err: errors.New(what), Fix: fix, text: what}
+}
+
+// place removes the namespace of cluster-scoped objects, and refuses other objects without a
+// namespace.
+func (a *Applier) place(stage []*unstructured.Unstructured) error {
+	for _, o := range stage {
+		mapping, err := a.client.RESTMapper().RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+		if err != nil {
+			return a.failure(verbApply, keyOf(o), err)
+		}
+		switch {
+		case mapping.Scope.Name() == apimeta.RESTScopeNameRoot:
+			o.SetNamespace("")
+		case o.GetNamespace() == "":
+			e := a.refuse(keyOf(o), "the manifest has no namespace", "add metadata.namespace, or set spec.targetNamespace").(*Error) //nolint:errcheck,forcetypeassert // refuse returns an *Error
+			e.Reason = ReasonNoNamespace
+			return e
+		}
+	}
+	return nil
+}
+
+// stagesOf sorts the manifests into the stages of Apply. A stage may be empty.
+func stagesOf(manifests []*unstructured.Unstructured) [3][]*unstructured.Unstructured {
+	var stages [3][]*unstructured.Unstructured
+	for _, o := range manifests {
+		i := 2
+		switch {
+		case utils.IsClusterDefinition(o):
+			i = 0
+		case utils.IsClassDefinition(o):
+			i = 1
+		}
+		stages[i] = append(stages[i], o)
+	}
+	return stages
+}
+
+// applyStage applies the objects of one stage, and adds them to the result.
+func (a *Applier) applyStage(
+	ctx context.Context, manager *ssa.ResourceManager, p *probe, stage []*unstructured.Unstructured, options Options, result *Result,
+) error {
+	var todo []*unstructured.Unstructured
+	for _, o := range stage {
+		if p.keep(keyOf(o), options.State) {
+			result.Changes = append(result.Changes, Change{EntryOf(o), ssa.UnchangedAction})
+			continue
+		}
+		p.want(o)
+		todo = append(todo, o)
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	set, err := manager.ApplyAll(ctx, todo, applyOptions(options))
+	if err != nil {
+		if known, ok := errors.AsType[*Error](err); ok {
+			return known
+		}
+		return err
+	}
+	var definitions []*unstructured.Unstructured
+	for i, entry := range set.Entries {
+		change := Change{Entry{entry.ObjMetadata, entry.GroupVersion}, entry.Action}
+		result.Changes = append(result.Changes, change)
+		if utils.IsCRD(todo[i]) && entry.Action != ssa.UnchangedAction && entry.Action != ssa.SkippedAction {
+			definitions = append(definitions, todo[i])
+		}
+	}
+	return a.established(ctx, definitions)
+}
+
+// definitionPatience is how long Apply waits until the API server serves a new kind.
+const definitionPatience = 30 * time.Second
+
+// established waits until the API server serves the kinds of these CustomResourceDefinitions.
+func (a *Applier) established(ctx context.Context, definitions []*unstructured.Unstructured) error {
+	ctx, cancel := context.WithTimeout(ctx, definitionPatience)
+	defer cancel()
+	for _, o := range definitions {
+		for {
+			now := EntryOf(o).empty()
+			if err := a.client.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
+				return a.failure(verbGet, keyOf(o), err)
+			}
+			found, err := status.Compute(now)
+			if err == nil && found.Status == status.CurrentStatus {
+				break
+			}
+			select {
+			case <-time.After(100 * time.Millisecond):
+			case <-ctx.Done():
+				return a.failure(verbGet, keyOf(o), fmt.Errorf("the API server does not serve its kind yet: %w", ctx.Err()))
+			}
+		}
+	}
+	return nil
+}
+
+// applyOptions returns the options of package ssa.
+func applyOptions(options Options) ssa.ApplyOptions {
+	o := ssa.DefaultApplyOptions()
+	o.Force = options.Force
+	o.DriftIgnoreRules = options.Ignore
+	o.ExclusionSelector = selector(pair{reconcileName, "disabled"}, pair{ssaName, "Ignore"})
+	o.IfNotPresentSelector = selector(pair{ssaName, "IfNotPresent"})
+	o.ForceSelector = selector(pair{forceName, "Enabled"})
+	// What kubectl has written by hand is undone, as Flux does. Its fields become Lanyard's.
+	o.Cleanup = ssa.ApplyCleanupOptions{
+		Annotations: []string{corev1.LastAppliedConfigAnnotation},
+		FieldManagers: []ssa.FieldManager{
+			{Name: "kubectl", OperationType: metav1.ManagedFieldsOperationApply},
+			{Name: "kubectl", OperationType: metav1.ManagedFieldsOperationUpdate},
+			{Name: "before-first-apply", OperationType: metav1.ManagedFieldsOperationUpdate},
+		},
+		Exclusions: selector(pair{ssaName, "Merge"}),
+	}
+	return o
+}
+
+// Labels and annotations of objects. Each exists in Lanyard's group and in Flux's.
+const (
+	// Group is the prefix of the owner's labels, and of the annotations.
+	Group     = "kustomize.toolkit.lanyard.dev"
+	fluxGroup = "kustomize.toolkit.fluxcd.io"
+
+	nameLabel      = Group + "/name"
+	namespaceLabel = Group + "/namespace"
+
+	reconcileName = "reconcile"
+	ssaName       = "ssa"
+	forceName     = "force"
+	pruneName     = "prune"
+)
+
+func annotation(name string) string { return Group + "/" + name }
+
+// pair is the name of an annotation, without its group, and a value.
+type pair struct{ name, value string }
+
+// selector returns the labels or annotations that select an object.
+func selector(pairs ...pair) map[string]string {
+	selects := map[string]string{}
+	for _, p := range pairs {
+		selects[Group+"/"+p.name], selects[fluxGroup+"/"+p.name] = p.value, p.value
+	}
+	return selects
+}
+
+// labels returns the labels of the owner's objects.
+func (a *Applier) labels() map[string]string {
+	return maps.Clone(map[string]string{nameLabel: a.owner.Name, namespaceLabel: a.owner.Namespace})
+}

@@ -1,0 +1,48 @@
+package apply
+
+import (
+	"crypto/sha256"
+
+	"github.com/fluxcd/cli-utils/pkg/object"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Versions remembers in which version each object was as wanted. It keeps 16 bytes for an object.
+// A nil Versions remembers nothing.
+type Versions struct{ seen map[fingerprint]struct{} }
+
+// fingerprint is the begin of the SHA-256 of an object's key, UID and resourceVersion.
+type fingerprint [16]byte
+
+// Len returns the number of remembered objects.
+func (v *Versions) Len() int {
+	if v == nil {
+		return 0
+	}
+	return len(v.seen)
+}
+
+// add remembers that an object with this UID and resourceVersion is as wanted.
+func (v *Versions) add(key object.ObjMetadata, uid types.UID, version string) {
+	if uid == "" || version == "" {
+		return
+	}
+	if v.seen == nil {
+		v.seen = map[fingerprint]struct{}{}
+	}
+	v.seen[fingerprintOf(key, uid, version)] = struct{}{}
+}
+
+// has reports whether the object was as wanted in this version.
+func (v *Versions) has(key object.ObjMetadata, uid types.UID, version string) bool {
+	if v == nil {
+		return false
+	}
+	_, ok := v.seen[fingerprintOf(key, uid, version)]
+	return ok
+}
+
+func fingerprintOf(key object.ObjMetadata, uid types.UID, version string) fingerprint {
+	sum := sha256.Sum256([]byte(key.String() + "\x00" + string(uid) + "\x00" + version))
+	return fingerprint(sum[:len(fingerprint{})])
+}
