@@ -101,7 +101,7 @@ func Passing(subject auth.Subject, err error) error {
 }
 
 // Act implements object.Kind. It gets the same credential that the users of the identity get.
-func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject) (news string, err error) {
+func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject, _ func(context.Context) error) (news string, err error) {
 	own := k.Identities.Own()
 	options := []auth.Option{
 		auth.WithSubject(subject, own), auth.WithSTSRegion(k.region(ctx, own, subject)), auth.WithObserver(k.Observer),

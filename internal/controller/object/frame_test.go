@@ -328,6 +328,49 @@ func TestReportsFail(t *testing.T) {
 	}
 }
 
+// Act may save the status while the work goes on, before or after the status shows progress. A save
+// without changes writes nothing.
+func TestActSaves(t *testing.T) {
+	text := func(o *v1alpha1.OCIRepository) string {
+		if o.Status.ObservedIgnore == nil {
+			return ""
+		}
+		return *o.Status.ObservedIgnore
+	}
+	for name, pause := range map[string]time.Duration{"at once": 0, "after progress is shown": object.ProgressAfter + time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				o := w.create("tenant-a", "app", nil)
+				var seen *v1alpha1.OCIRepository
+				w.kind.saves = func(ctx context.Context, o *v1alpha1.OCIRepository, save func(context.Context) error) error {
+					time.Sleep(pause)
+					synctest.Wait()
+					o.Status.ObservedIgnore = new("saved")
+					must.Succeed(t, save(ctx))
+					before := w.Writes.Statuses
+					must.Succeed(t, save(ctx))
+					if w.Writes.Statuses != before {
+						t.Error("a save without changes writes")
+					}
+					seen = w.Get(o)
+					time.Sleep(2 * object.ProgressAfter)
+					o.Status.ObservedIgnore = new("done")
+					return errOdd
+				}
+				w.reconcile(o)
+				shown := len(seen.Status.Conditions) > 0 && seen.Status.Conditions[0].Status == metav1.ConditionUnknown
+				if text(seen) != "saved" || shown != (pause > 0) {
+					t.Errorf("saved: %+v", seen.Status)
+				}
+				if o := w.Get(o); text(o) != "done" || w.ready(o).Reason != "Odd" {
+					t.Errorf("in the end: %+v", o.Status)
+				}
+			})
+		})
+	}
+}
+
 // A kind may save its status before the reconciliation ends. The next write has only the
 // differences from the saved status.
 func TestSavedBeforeTheEnd(t *testing.T) {

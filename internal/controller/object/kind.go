@@ -34,7 +34,11 @@ type Kind[O Object, P any] interface {
 	// Ready, Reconciling or Stalled. After an error, an earlier result stays in the status only
 	// while the result is valid. ctx ends with the object's timeout. If Act found something that an
 	// event should announce, news is the event's reason, such as NewArtifact.
-	Act(ctx context.Context, o O, plan P) (news string, err error)
+	//
+	// Most kinds let the [Reconciler] write the status when Act has returned. Act calls save to write
+	// the current status earlier: for example, before it creates objects that only the status names.
+	// After an error of save, Act must return the error at once.
+	Act(ctx context.Context, o O, plan P, save func(ctx context.Context) error) (news string, err error)
 	// Report is called after every Decide and Act. While the object is suspended, only Report is
 	// called. Report writes the conditions that only this kind has. It may also publish the result
 	// in another object, such as an ExternalArtifact. The string that Report returns is for the

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -204,9 +205,14 @@ func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
 	request := reconcile.Request{NamespacedName: t.key}
 	limited, closed := r.shared.memory.Open(limited, t.key.Namespace, end)
 	defer closed()
-	acted := r.showProgress(ctx, t)
+	acted := sync.OnceFunc(r.showProgress(ctx, t))
+	save := func(ctx context.Context) error {
+		acted()                                         // otherwise the timer could write the object at the same time
+		*t.o.GetStatus() = *clone(t.before).GetStatus() // keep the progress that the status shows
+		return r.save(ctx, t)
+	}
 	r.workers.endable(request, end)
-	t.news, t.cause = r.kind.Act(limited, t.o, t.plan)
+	t.news, t.cause = r.kind.Act(limited, t.o, t.plan, save)
 	r.workers.endable(request, nil)
 	switch why := context.Cause(limited); {
 	case t.cause == nil:

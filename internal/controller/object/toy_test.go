@@ -21,8 +21,10 @@ import (
 // toy is a kind that fetches nothing and stores nothing. Its objects are of type OCIRepository; it
 // uses only a few of their fields.
 type toy struct {
-	act        func(o *v1alpha1.OCIRepository) (news string, err error) // nil: Act does nothing
-	wait       func(ctx context.Context)                                // runs before act; may be nil
+	act  func(o *v1alpha1.OCIRepository) (news string, err error) // nil: Act does nothing
+	wait func(ctx context.Context)                                // runs before act; may be nil
+	// saves runs in place of act, with the function that writes the status; may be nil.
+	saves      func(ctx context.Context, o *v1alpha1.OCIRepository, save func(context.Context) error) error
 	report     error
 	finalize   error
 	finalizing func() // runs in Finalize; may be nil
@@ -63,13 +65,16 @@ func (*toy) Decide(_ context.Context, o *v1alpha1.OCIRepository) (string, error)
 	return o.Spec.URL, nil
 }
 
-func (k *toy) Act(ctx context.Context, o *v1alpha1.OCIRepository, plan string) (string, error) {
+func (k *toy) Act(ctx context.Context, o *v1alpha1.OCIRepository, plan string, save func(context.Context) error) (string, error) {
 	if plan != o.Spec.URL {
 		return "", errors.New("the plan is another object's")
 	}
 	k.acted = append(k.acted, o.Name)
 	if k.wait != nil {
 		k.wait(ctx)
+	}
+	if k.saves != nil {
+		return "", k.saves(ctx, o, save)
 	}
 	if k.act == nil {
 		return "", nil

@@ -140,7 +140,7 @@ func (f *frame[O, P]) Decide(ctx context.Context, o O) (task[P], error) {
 }
 
 // Act implements object.Kind.
-func (f *frame[O, P]) Act(ctx context.Context, o O, t task[P]) (news string, err error) {
+func (f *frame[O, P]) Act(ctx context.Context, o O, t task[P], _ func(context.Context) error) (news string, err error) {
 	began := time.Now()
 	if f.shared.Renew != nil && object.RenewalRequested(o) && f.Kind.View(o).Renewable {
 		f.shared.Renew(t.call.Identity.Subject)
