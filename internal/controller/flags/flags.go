@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -128,9 +127,9 @@ Example, for a program that runs outside the cluster:
 // environment variables, which the function env looks up.
 func Parse(args []string, env func(string) string, version string, out io.Writer) (f Flags, done bool, err error) {
 	var (
-		storeSize     = size(8 << 30)
-		namespaceSize = size(2 << 30)
-		artifactSize  = size(1 << 30)
+		storeSize     = program.Size(8 << 30)
+		namespaceSize = program.Size(2 << 30)
+		artifactSize  = program.Size(1 << 30)
 		selector      string
 	)
 	set := pflag.NewFlagSet(Name, pflag.ContinueOnError)
@@ -250,26 +249,3 @@ func baseURL(raw string) (string, error) {
 	}
 	return strings.TrimRight(u.String(), "/"), nil
 }
-
-// size is a flag's value: a number of bytes in Kubernetes' notation.
-type size int64
-
-// Set reads a quantity such as 8Gi.
-func (s *size) Set(text string) error {
-	q, err := resource.ParseQuantity(text)
-	if err != nil {
-		return fmt.Errorf("%q is not a number of bytes, such as 8Gi", text)
-	}
-	n, exact := q.AsInt64()
-	if !exact || n < 0 {
-		return fmt.Errorf("%q is not a whole number of bytes, or is negative", text)
-	}
-	*s = size(n)
-	return nil
-}
-
-// String returns the quantity in Kubernetes' notation.
-func (s *size) String() string { return resource.NewQuantity(int64(*s), resource.BinarySI).String() }
-
-// Type returns the name that the help shows for the flag's value.
-func (s *size) Type() string { return "bytes" }
