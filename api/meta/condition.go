@@ -132,6 +132,41 @@ const (
 	// ExternalArtifact is still being deleted.
 	ReasonExternalArtifactUnavailable = "ExternalArtifactUnavailable"
 
+	// ReasonSourceNotReady says that the source of a Kustomization does not exist, or has no
+	// artifact yet. A change of the source wakes the Kustomization.
+	ReasonSourceNotReady = "SourceNotReady"
+
+	// ReasonArtifactRefused says that the artifact of a source must not be downloaded: its server is
+	// not listed, its URL is another object's, or it is too large. Terminal.
+	ReasonArtifactRefused = "ArtifactRefused"
+
+	// ReasonArtifactUnavailable says that the artifact of a source could not be downloaded, or does
+	// not match its digest. Retried.
+	ReasonArtifactUnavailable = "ArtifactUnavailable"
+
+	// ReasonBuildFailed says that the manifests of an artifact cannot be built. The message names
+	// the file and the field. Terminal.
+	ReasonBuildFailed = "BuildFailed"
+
+	// ReasonBuildUnavailable says that the controller could not start a build. Retried.
+	ReasonBuildUnavailable = "BuildUnavailable"
+
+	// ReasonSubstitutionFailed says that a ConfigMap or a Secret of spec.postBuild.substituteFrom
+	// cannot be read as the tenant. Retried.
+	ReasonSubstitutionFailed = "SubstitutionFailed"
+
+	// ReasonApplyRefused says that the API server does not accept an object from the tenant. The
+	// message names the tenant, the object and the request. Retried.
+	ReasonApplyRefused = "ApplyRefused"
+
+	// ReasonApplyFailed says that objects could not be applied or deleted in time, because the API
+	// server did not answer or somebody changed them at the same time. Retried.
+	ReasonApplyFailed = "ApplyFailed"
+
+	// ReasonTerminating says that objects of a deleted Kustomization are still being deleted.
+	// Retried.
+	ReasonTerminating = "Terminating"
+
 	// ReasonIssuerNotPublished says that a WorkloadIdentity gets no tokens yet, because its
 	// signature algorithm has no active key. A key becomes active only after it was seen in the
 	// issuer's public document, or people have confirmed that it is there.

@@ -79,9 +79,8 @@ func (a *Applier) failure(verb string, key object.ObjMetadata, err error) error 
 	if known, ok := errors.AsType[*Error](err); ok {
 		return known
 	}
-	e := &Error{Verb: verb, Key: key, User: a.user, Err: err, text: a.text(key, err)}
-	e.Reason, e.Fix = a.explain(verb, key, err)
-	return e
+	reason, fix := a.explain(verb, key, err)
+	return &Error{Reason: reason, Verb: verb, Key: key, User: a.user, Err: err, Fix: fix, text: a.text(key, err)}
 }
 
 // owned returns the error for an object that belongs to another owner.

@@ -148,8 +148,8 @@ func leasesAreThoseOfPrograms(t *testing.T, objects []*unstructured.Unstructured
 			if slices.ContainsFunc(d.args, func(arg string) bool { return strings.HasPrefix(arg, "--issuer=") }) {
 				leases["lanyard-token-server-"+keyring.IssuerRing] = true
 			}
-		case "lanyard-identity-controller":
-			leases["lanyard-identity-controller"] = true
+		case "lanyard-identity-controller", "lanyard-apply-controller":
+			leases[d.program] = true
 		}
 	}
 	for _, object := range objects {
@@ -685,11 +685,12 @@ func TestNamesBeginWithFullname(t *testing.T) {
 	must.Succeed(t, err)
 	// Replace "lanyard-" by "credentials-" in all names. The Replacer restores the names of the
 	// program and the image, which do not change.
-	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|metadata|token-server(-cluster-issuer)?|token-requests|discovery(-mirror)?|identity-controller)\b`).ReplaceAllString(string(usual), "credentials-$1")
+	want := regexp.MustCompile(`\blanyard-(controller(-tenant|-a)?(-headless)?|view|edit|keyrings|workloadidentities|awsidentities|awssecrets|metadata|token-server(-cluster-issuer)?|token-requests|discovery(-mirror)?|identity-controller|apply-controller(-tenant)?)\b`).ReplaceAllString(string(usual), "credentials-$1")
 	want = strings.NewReplacer(
 		"[/credentials-", "[/lanyard-", "lanyard/credentials-", "lanyard/lanyard-",
 		// fullnameOverride renames neither Leases nor the token server's Secret.
 		"resourceNames: [credentials-identity-controller]\n    verbs: [get, update]", "resourceNames: [lanyard-identity-controller]\n    verbs: [get, update]",
+		"resourceNames: [credentials-apply-controller]\n    verbs: [get, update]", "resourceNames: [lanyard-apply-controller]\n    verbs: [get, update]",
 		"credentials-token-server-issuer", "lanyard-token-server-issuer", "credentials-token-server-spiffe", "lanyard-token-server-spiffe", "credentials-token-server-ca", "lanyard-token-server-ca",
 	).Replace(want)
 	if got := string(named); got != want {

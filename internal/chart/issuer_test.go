@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/chart"
+	applyflags "github.com/lanyard-dev/lanyard/internal/controller/kustomization/flags"
 	identityflags "github.com/lanyard-dev/lanyard/internal/controller/workloadidentity/flags"
 	discoveryflags "github.com/lanyard-dev/lanyard/internal/discovery/flags"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
@@ -75,6 +76,8 @@ func programsTake(t *testing.T, objects []*unstructured.Unstructured) {
 			_, _, err = discoveryflags.Parse(d.args, "", io.Discard)
 		case identityflags.Name:
 			_, _, err = identityflags.Parse(d.args, "", io.Discard)
+		case applyflags.Name:
+			_, _, err = applyflags.Parse(d.args, "", io.Discard)
 		default:
 			t.Errorf("Deployment %s starts %s, whose flags are unknown", d.name, d.program)
 		}
@@ -90,7 +93,7 @@ func TestTokenServerKnowsTheOthers(t *testing.T) {
 	account := func(name string) map[string]any {
 		return map[string]any{"serviceAccount": map[string]any{"name": name}}
 	}
-	values := withIssuer(map[string]any{"discovery": account("a"), "identityController": account("b")})
+	values := withIssuer(map[string]any{"discovery": account("a"), "identityController": account("b"), "applyController": account("d")})
 	maps.Copy(values, account("c"))
 	objects, err := chart.Objects(release(values))
 	must.Succeed(t, err)
@@ -101,7 +104,7 @@ func TestTokenServerKnowsTheOthers(t *testing.T) {
 		f, _, err := tokenserverflags.Parse(d.args, "", io.Discard)
 		must.Succeed(t, err)
 		slices.Sort(f.OtherAccounts)
-		if !slices.Equal(f.OtherAccounts, []string{"a", "b", "c", "lanyard-discovery-mirror"}) {
+		if !slices.Equal(f.OtherAccounts, []string{"a", "b", "c", "d", "lanyard-discovery-mirror"}) {
 			t.Errorf("asks about %v", f.OtherAccounts)
 		}
 		return

@@ -19,6 +19,7 @@ func (t Table) ChartTemplate() string {
 	isAWSIdentity := func(k Kind) bool { return k.AWSIdentity }
 	isShared := func(k Kind) bool { return k.AWSIdentity && k.ClusterScoped }
 	isTenants := func(k Kind) bool { return k.AWSIdentity && !k.ClusterScoped }
+	isApplied := func(k Kind) bool { return k.Program == ApplyController }
 	actsAtAWS := func(k Kind) bool { return k.Server == AWS }
 	parts := []struct {
 		name, what, subresource string
@@ -36,6 +37,8 @@ func (t Table) ChartTemplate() string {
 		{"awsIdentities.status", "their statuses", "/status", "", isAWSIdentity},
 		{"awsIdentities.cluster", "kinds of AWS identities without a namespace", "", "", isShared},
 		{"awsIdentities.tenant", "kinds of AWS identities in namespaces", "", "", isTenants},
+		{"applying", "kinds whose objects apply manifests", "", "", isApplied},
+		{"applying.status", "their statuses", "/status", "", isApplied},
 		{"atAWS", "kinds whose objects act at AWS's APIs", "", "", actsAtAWS},
 		{"atAWS.status", "their statuses", "/status", "", actsAtAWS},
 	}

@@ -30,6 +30,8 @@ const (
 	Controller Program = "lanyard-controller"
 	// IdentityController reconciles identities and the Secrets of bindings.
 	IdentityController Program = "lanyard-identity-controller"
+	// ApplyController applies manifests as tenants.
+	ApplyController Program = "lanyard-apply-controller"
 	// TokenServer issues tokens and rotates keys.
 	TokenServer Program = "lanyard-token-server"
 )

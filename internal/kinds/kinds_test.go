@@ -56,7 +56,7 @@ func TestTableFitsTheCRDs(t *testing.T) {
 			"ClusterScoped":      {kind.ClusterScoped, crd.Spec.Scope == apiextensionsv1.ClusterScoped},
 			"HasSVIDs":           {kind.HasSVIDs(), has(spec, "credential")},
 			"KeepsArtifacts":     {kind.KeepsArtifacts(), has(status, "artifact")},
-			"Fetches":            {kind.Fetches(), has(spec, "interval")},
+			"Fetches":            {kind.Fetches(), has(spec, "interval") && has(spec, "provider")},
 			"UsesAWSIdentities":  {kind.UsesAWSIdentities(), has(spec, "identityRef")},
 			"WorkloadIdentity":   {kind.WorkloadIdentity != nil, has(spec, "workloadIdentityName") || has(spec, "workloadIdentity")},
 			"Relation":           {kind.Relation != "", has(spec, "workloadIdentityName") || has(spec, "workloadIdentity")},

@@ -22,7 +22,7 @@ type Table []Kind
 // All returns the table of all kinds of Lanyard.
 func All() Table {
 	return Table{
-		OCIRepository(), Bucket(), ImageRepository(),
+		OCIRepository(), Bucket(), ImageRepository(), Kustomization(),
 		WorkloadIdentity(), WorkloadIdentityBinding(), KeyRing(),
 		AWSCluster(),
 		AWSServiceAccountIdentity(), AWSClusterControllerIdentity(), AWSClusterRoleIdentity(), AWSClusterStaticIdentity(),
@@ -122,7 +122,7 @@ func (k Kind) check() error {
 		says  string
 	}{
 		{k.Plural != "" && k.Short != "", "needs Plural and Short"},
-		{slices.Contains([]Program{Controller, IdentityController, TokenServer}, k.Program), "needs the Program that reconciles it"},
+		{slices.Contains([]Program{Controller, IdentityController, ApplyController, TokenServer}, k.Program), "needs the Program that reconciles it"},
 		{reflect.TypeOf(k.New()).Elem().Name() == k.Kind, "needs a Go type of its name"},
 		{
 			!k.Fetches() || k.Server != "" && k.Found != nil && k.UsesAWSIdentities() && k.WorkloadIdentity != nil,

@@ -61,3 +61,23 @@ func ImageRepository() Kind {
 		}),
 	}, of(func(o *v1alpha1.ImageRepository) string { return o.Spec.Image }))
 }
+
+// Kustomization returns the entry of the kind Kustomization in the [Table].
+func Kustomization() Kind {
+	return Kind{
+		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.KustomizationKind),
+		Plural:           "kustomizations", Short: "lks", Program: ApplyController,
+		New:     func() Resource { return &v1alpha1.Kustomization{} },
+		NewList: func() List { return &v1alpha1.KustomizationList{} },
+		Success: "Applied",
+		Source: of(func(o *v1alpha1.Kustomization) string {
+			return strings.TrimSuffix(o.Spec.SourceRef.Kind+"/"+o.Spec.SourceRef.Name+"/"+strings.Trim(strings.TrimPrefix(o.Spec.Path, "."), "/"), "/")
+		}),
+		Found: of(func(o *v1alpha1.Kustomization) *Found {
+			if o.Status.LastAppliedRevision == "" {
+				return nil
+			}
+			return &Found{Text: "revision " + o.Status.LastAppliedRevision, Revision: o.Status.LastAppliedRevision}
+		}),
+	}
+}

@@ -42,6 +42,7 @@ var suite = stage.Suite{
 	Binary: binary,
 	Programs: []string{
 		"lanyard", "lanyard-controller", "race/lanyard-controller", "race/lanyard-token-server", "race/lanyard-discovery", "race/lanyard-identity-controller",
+		"lanyard-apply-controller",
 		"minio", "vault-jwt",
 	},
 	Make:  "make build e2e-programs",

@@ -23,6 +23,7 @@ func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion(),
 		&Bucket{}, &BucketList{},
 		&ImageRepository{}, &ImageRepositoryList{},
+		&Kustomization{}, &KustomizationList{},
 		&OCIRepository{}, &OCIRepositoryList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion())

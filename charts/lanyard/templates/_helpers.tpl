@@ -291,6 +291,9 @@ lanyard-identity-controller. See "Static keys of AWS" in docs/security.md.
 {{- if include "lanyard.keepsIdentities" . -}}
 {{- $names = append $names "identity-controller" -}}
 {{- end -}}
+{{- if .Values.apply.enabled -}}
+{{- $names = append $names "apply-controller" -}}
+{{- end -}}
 {{- if .Values.discovery.mirrorClusterIssuer.url -}}
 {{- $names = append $names "discovery-mirror" -}}
 {{- end -}}

@@ -68,6 +68,18 @@
   resources: [awsserviceaccountidentities]
   verbs: [{{ . }}]
 {{- end }}
+{{- /* kinds whose objects apply manifests */}}
+{{- define "lanyard.kinds.applying" -}}
+- apiGroups: [toolkit.lanyard.dev]
+  resources: [kustomizations]
+  verbs: [{{ . }}]
+{{- end }}
+{{- /* their statuses */}}
+{{- define "lanyard.kinds.applying.status" -}}
+- apiGroups: [toolkit.lanyard.dev]
+  resources: [kustomizations/status]
+  verbs: [{{ . }}]
+{{- end }}
 {{- /* kinds whose objects act at AWS's APIs */}}
 {{- define "lanyard.kinds.atAWS" -}}
 - apiGroups: [infrastructure.lanyard.dev]

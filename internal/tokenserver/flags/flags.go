@@ -155,7 +155,7 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 		"do not read the public documents: people confirm with lanyard keys confirm that a key is published")
 
 	set.StringSliceVar(&f.OtherAccounts, "other-accounts", []string{
-		"lanyard-controller", "lanyard-identity-controller", "lanyard-discovery", "lanyard-discovery-mirror",
+		"lanyard-controller", "lanyard-identity-controller", "lanyard-apply-controller", "lanyard-discovery", "lanyard-discovery-mirror",
 	}, "ServiceAccounts of Lanyard's other programs in --namespace, which must not reach the signing keys")
 	set.BoolVar(&f.AcceptOtherAccounts, "accept-controller-reads-all-secrets", false,
 		"serve even if another program of Lanyard can reach the signing keys")

@@ -43,7 +43,7 @@ func TestDefaults(t *testing.T) {
 	if want := (issuer.Limits{Min: 10 * time.Minute, Default: time.Hour, Max: 48 * time.Hour}); f.Limits != want {
 		t.Errorf("the limits are %+v", f.Limits)
 	}
-	if f.ProbeURL != f.Issuer || f.AcceptOtherAccounts || len(f.APIAudiences) > 0 || f.AuditLogPath != "-" || len(f.OtherAccounts) != 4 {
+	if f.ProbeURL != f.Issuer || f.AcceptOtherAccounts || len(f.APIAudiences) > 0 || f.AuditLogPath != "-" || len(f.OtherAccounts) != 5 {
 		t.Errorf("%+v", f)
 	}
 	policy := f.Policy()

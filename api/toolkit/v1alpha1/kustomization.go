@@ -1,0 +1,463 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+)
+
+// KustomizationKind is the kind of a Kustomization in manifests.
+const KustomizationKind = "Kustomization"
+
+// Kustomization builds manifests from a source's artifact, and applies them to the cluster as a
+// ServiceAccount of its tenant. The API server decides each object with the rights of this account.
+// The fields have the names and the meaning of Flux's Kustomization.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,shortName=lks,categories=lanyard
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because each applied object gets the name as a label"
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.sourceRef.name`,description="Source whose artifact is applied"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the cluster has the objects that the artifact asks for"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Reason of the condition Ready, for programs"
+// +kubebuilder:printcolumn:name="Account",type=string,JSONPath=`.spec.serviceAccountName`,description="ServiceAccount that applies; empty for the administrator's default"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
+// +kubebuilder:printcolumn:name="Path",type=string,JSONPath=`.spec.path`,description="Folder in the artifact",priority=1
+// +kubebuilder:printcolumn:name="Revision",type=string,JSONPath=`.status.lastAppliedRevision`,description="Revision that was applied last",priority=1
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,description="What happened last, and how to fix it"
+type Kustomization struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what to build, and how and as whom to apply it.
+	//
+	// +required
+	Spec KustomizationSpec `json:"spec"`
+
+	// status says what was applied, and what went wrong. The controller writes the status.
+	//
+	// +optional
+	// +kubebuilder:default={"observedGeneration":-1}
+	Status KustomizationStatus `json:"status,omitempty"`
+}
+
+// Values of KustomizationSpec.DeletionPolicy.
+const (
+	// DeletionPolicyMirrorPrune deletes the applied objects if spec.prune is true.
+	DeletionPolicyMirrorPrune = "MirrorPrune"
+	// DeletionPolicyDelete deletes the applied objects.
+	DeletionPolicyDelete = "Delete"
+	// DeletionPolicyWaitForTermination deletes the applied objects, and keeps the Kustomization
+	// until they are gone.
+	DeletionPolicyWaitForTermination = "WaitForTermination"
+	// DeletionPolicyOrphan leaves the applied objects in the cluster.
+	DeletionPolicyOrphan = "Orphan"
+)
+
+// KustomizationSpec says what to build, and how and as whom to apply it.
+type KustomizationSpec struct {
+	// sourceRef names the source of the artifact, in this object's namespace. Required.
+	//
+	// +required
+	SourceRef SourceReference `json:"sourceRef"`
+
+	// path is the folder in the artifact, such as "./apps/production". If the folder has no
+	// kustomization file, all its YAML files are applied. Default: the artifact's root.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Path string `json:"path,omitempty"`
+
+	// prune deletes objects that were applied before, and that the artifact has no longer. Required.
+	//
+	// +required
+	Prune bool `json:"prune"`
+
+	// deletionPolicy says what happens with the applied objects when this object is deleted:
+	//   - "MirrorPrune": they are deleted if prune is true.
+	//   - "Delete": they are deleted.
+	//   - "WaitForTermination": they are deleted, and this object stays until they are gone.
+	//   - "Orphan": they stay.
+	//
+	// Default: "MirrorPrune".
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=MirrorPrune;Delete;WaitForTermination;Orphan
+	DeletionPolicy string `json:"deletionPolicy,omitempty"`
+
+	// serviceAccountName names the ServiceAccount in this object's namespace that applies, such as
+	// "deployer". All requests for the applied objects are sent as this account. Default: the
+	// account that the controller's administrator has set (--default-service-account). Without
+	// both, the object becomes Stalled.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// interval is the time between two reconciliations, as a Go duration with the units h, m, s and
+	// ms, such as "10m". Each reconciliation undoes changes that others have made to the applied
+	// objects. From 1s to 8760h. Required.
+	//
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="interval must be a duration from 1s to 8760h, such as 10m"
+	Interval metav1.Duration `json:"interval"`
+
+	// retryInterval is the longest time from a failure to the next attempt. Attempts begin after a
+	// second, and the time doubles. From 1s to 8760h. Default: 2m.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="retryInterval must be a duration from 1s to 8760h, such as 1m"
+	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
+
+	// timeout limits the time of one reconciliation. From 1s to 30m. Default: interval less 30s, but
+	// at least 30s and at most 30m.
+	//
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m))+$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('30m')",message="timeout must be a duration from 1s to 30m, such as 5m"
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// suspend stops reconciliation while it is true. The applied objects stay. Default: false.
+	//
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
+
+	// targetNamespace replaces the namespace of all objects that have a namespace.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	TargetNamespace string `json:"targetNamespace,omitempty"`
+
+	// namePrefix is added before the names of all objects.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	NamePrefix string `json:"namePrefix,omitempty"`
+
+	// nameSuffix is added after the names of all objects.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=200
+	NameSuffix string `json:"nameSuffix,omitempty"`
+
+	// commonMetadata has labels and annotations for all objects. They replace those of the artifact.
+	//
+	// +optional
+	CommonMetadata *CommonMetadata `json:"commonMetadata,omitempty"`
+
+	// patches change objects after the patches of the kustomization file.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	Patches []Patch `json:"patches,omitempty"`
+
+	// images change the images of containers. They override those of the kustomization file.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	Images []Image `json:"images,omitempty"`
+
+	// components are folders with kustomize Components, relative to path.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=1024
+	Components []string `json:"components,omitempty"`
+
+	// ignoreMissingComponents leaves out components that the artifact does not have. Default: false.
+	//
+	// +optional
+	IgnoreMissingComponents bool `json:"ignoreMissingComponents,omitempty"`
+
+	// buildMetadata adds annotations that say where an object comes from ("originAnnotations") and
+	// which transformers changed it ("transformerAnnotations").
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:Enum=originAnnotations;transformerAnnotations
+	BuildMetadata []string `json:"buildMetadata,omitempty"`
+
+	// postBuild replaces variables such as ${cluster} in the built manifests. An object with the
+	// label or annotation kustomize.toolkit.lanyard.dev/substitute: disabled is left as it is.
+	//
+	// +optional
+	PostBuild *PostBuild `json:"postBuild,omitempty"`
+
+	// force deletes an object and creates it anew if a field changed that cannot be changed.
+	// Default: false.
+	//
+	// +optional
+	Force bool `json:"force,omitempty"`
+
+	// ignore has fields of applied objects that other programs manage. Changes of these fields stay.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	Ignore []IgnoreRule `json:"ignore,omitempty"`
+}
+
+// SourceReference names a source in the same namespace.
+type SourceReference struct {
+	// kind is the kind of the source: OCIRepository or Bucket. Required.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=OCIRepository;Bucket
+	Kind string `json:"kind"`
+
+	// name is the name of the source. Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+// CommonMetadata has labels and annotations.
+type CommonMetadata struct {
+	// labels are added to all objects.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations are added to all objects.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Patch is a strategic merge patch, or a JSON patch (RFC 6902), for some objects.
+type Patch struct {
+	// patch is the text of the patch, in YAML or JSON. Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=262144
+	Patch string `json:"patch"`
+
+	// target selects the objects. Default: the object that the patch names.
+	//
+	// +optional
+	Target *Selector `json:"target,omitempty"`
+}
+
+// Selector selects objects. A field that is not set selects all objects. The fields except the
+// selectors are regular expressions that match the whole value.
+type Selector struct {
+	// group is the API group, such as "apps".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group,omitempty"`
+
+	// version is the version of the API group, such as "v1".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Version string `json:"version,omitempty"`
+
+	// kind is the kind, such as "Deployment".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind,omitempty"`
+
+	// name is the object's name.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// namespace is the object's namespace.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Namespace string `json:"namespace,omitempty"`
+
+	// labelSelector selects objects by their labels, such as "app=web,tier!=test".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	LabelSelector string `json:"labelSelector,omitempty"`
+
+	// annotationSelector selects objects by their annotations, in the format of labelSelector.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	AnnotationSelector string `json:"annotationSelector,omitempty"`
+}
+
+// Image changes the images with a name.
+type Image struct {
+	// name is the image without tag and digest, such as "registry.example.com/web". Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Name string `json:"name"`
+
+	// newName replaces the name.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	NewName string `json:"newName,omitempty"`
+
+	// newTag replaces the tag.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	NewTag string `json:"newTag,omitempty"`
+
+	// digest replaces the tag by a digest, such as "sha256:…". It takes precedence over newTag.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Digest string `json:"digest,omitempty"`
+}
+
+// Values of PostBuild.SubstituteStrategy.
+const (
+	// SubstituteWithVariables replaces variables only if there is at least one value.
+	SubstituteWithVariables = "WithVariables"
+	// SubstituteAlways replaces variables by their defaults even if there is no value.
+	SubstituteAlways = "Always"
+)
+
+// PostBuild says which variables are replaced after the build.
+type PostBuild struct {
+	// substituteStrategy is "WithVariables" to replace variables only if there is at least one
+	// value, or "Always" to replace them by their defaults otherwise. Default: "WithVariables".
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=WithVariables;Always
+	SubstituteStrategy string `json:"substituteStrategy,omitempty"`
+
+	// substitute has the value of each variable. It takes precedence over substituteFrom.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxProperties=1024
+	Substitute map[string]string `json:"substitute,omitempty"`
+
+	// substituteFrom names ConfigMaps and Secrets in this object's namespace. Each of their keys is
+	// a variable. A later one takes precedence. They are read as the ServiceAccount that applies.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	SubstituteFrom []SubstituteReference `json:"substituteFrom,omitempty"`
+}
+
+// SubstituteReference names a ConfigMap or a Secret with variables.
+type SubstituteReference struct {
+	// kind is "ConfigMap" or "Secret". Required.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=ConfigMap;Secret
+	Kind string `json:"kind"`
+
+	// name is the name of the object. Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// optional lets the build go on without the object if the object does not exist. Default:
+	// false.
+	//
+	// +optional
+	Optional bool `json:"optional,omitempty"`
+}
+
+// IgnoreRule names fields that other programs manage.
+type IgnoreRule struct {
+	// paths are the fields, as JSON pointers (RFC 6901) such as "/spec/replicas". Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=1024
+	Paths []string `json:"paths"`
+
+	// target selects the objects. Default: all objects.
+	//
+	// +optional
+	Target *Selector `json:"target,omitempty"`
+}
+
+// KustomizationStatus says what was applied.
+type KustomizationStatus struct {
+	meta.Status `json:",inline"`
+
+	// lastAppliedRevision is the revision of the artifact that was applied last without error.
+	//
+	// +optional
+	LastAppliedRevision string `json:"lastAppliedRevision,omitempty"`
+
+	// lastAppliedOriginRevision is the revision of the source code from which that artifact was
+	// made, if the source knows it.
+	//
+	// +optional
+	LastAppliedOriginRevision string `json:"lastAppliedOriginRevision,omitempty"`
+
+	// lastAttemptedRevision is the revision of the artifact of the last attempt.
+	//
+	// +optional
+	LastAttemptedRevision string `json:"lastAttemptedRevision,omitempty"`
+
+	// inventory lists the objects that were applied, or are about to be applied. Objects that leave
+	// the list are deleted if spec.prune is true.
+	//
+	// +optional
+	Inventory *Inventory `json:"inventory,omitempty"`
+}
+
+// Inventory lists applied objects.
+type Inventory struct {
+	// entries has one entry for each object, sorted by id.
+	//
+	// +required
+	Entries []InventoryEntry `json:"entries"`
+}
+
+// InventoryEntry names an applied object.
+type InventoryEntry struct {
+	// id is "<namespace>_<name>_<group>_<kind>". The namespace is empty for a cluster-scoped object,
+	// and the group for the core group. A colon in the name of an RBAC object is written as "__".
+	//
+	// +required
+	ID string `json:"id"`
+
+	// v is the version of the API with which the object was applied, such as "v1".
+	//
+	// +required
+	Version string `json:"v"`
+}
+
+// KustomizationList is a list of Kustomizations.
+//
+// +kubebuilder:object:root=true
+type KustomizationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// items are the objects of the list.
+	Items []Kustomization `json:"items"`
+}
+
+// GetStatus returns the common part of the status, for reading and writing.
+func (o *Kustomization) GetStatus() *meta.Status { return &o.Status.Status }

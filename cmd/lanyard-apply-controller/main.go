@@ -1,0 +1,153 @@
+// Command lanyard-apply-controller applies Kustomizations: it builds the manifests of an artifact,
+// and applies them as a ServiceAccount of the tenant.
+//
+// The program can act as every ServiceAccount of the tenants' namespaces. So it does not parse what
+// tenants write: a child of the same program, which may do nothing else, builds the manifests.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/kube"
+	"github.com/lanyard-dev/lanyard/internal/artifact/content"
+	"github.com/lanyard-dev/lanyard/internal/controller/kustomization"
+	"github.com/lanyard-dev/lanyard/internal/controller/kustomization/flags"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/impersonation"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/kustomize"
+	"github.com/lanyard-dev/lanyard/internal/program"
+	"github.com/lanyard-dev/lanyard/internal/sandbox"
+)
+
+// version is set by the linker (-X main.version, see Makefile).
+var version string
+
+func main() {
+	if sandbox.IsChild(os.Args[1:]) {
+		os.Exit(program.Run(flags.Name, func(ctx context.Context, args []string, _ io.Writer) error {
+			return sandbox.Serve(ctx, args, kustomize.Serve)
+		}))
+	}
+	os.Exit(program.Run(flags.Name, run))
+}
+
+// run reads the flags, makes the parts of the program, and runs them until ctx ends.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	f, done, err := flags.Parse(args, version, out)
+	if done || err != nil {
+		return err
+	}
+	if err := sandbox.Protect(); err != nil {
+		return fmt.Errorf("protect the memory of this process: %w", err)
+	}
+	log := f.Log(os.Stderr)
+	config, err := f.Config(flags.Name + "/" + program.Version(version))
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config, f)
+	if err != nil {
+		return err
+	}
+	builds, err := newBuilds(ctx, f)
+	if err != nil {
+		return err
+	}
+	defer builds.Close()
+	clients, err := impersonation.New(config, client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}, kube.NewLive(mgr.GetAPIReader()))
+	if err != nil {
+		return err
+	}
+	sources, err := kustomization.NewSources(ctx, mgr.GetClient(), mgr.GetCache())
+	if err != nil {
+		return err
+	}
+	objects := &object.Shared{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder(flags.Name), Elected: mgr.Elected(),
+		Dependencies: object.Dependencies{Subscribe: sources.Subscribe},
+	}
+	reconciler := kustomization.New(objects, kustomization.Options{
+		Clients: clients, Live: mgr.GetAPIReader(), Sources: sources, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
+		Content: content.NewClient(&http.Transport{ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: f.Concurrent}, f.ArtifactHosts, f.ArtifactMaxSize),
+		Builder: kustomize.NewBuilder(builds, buildLimits(f)),
+	})
+	err = errors.Join(
+		reconciler.SetupWithManager(ctx, mgr, f.Concurrent),
+		metrics.Registry.Register(object.NewMetrics(ctx, objects)),
+		f.AddPorts(ctx, mgr, log, map[string]healthz.Checker{"ping": healthz.Ping}),
+	)
+	if err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
+	options, err := program.ManagerOptions(memory(), corev1.AddToScheme, kinds.All().AddToScheme)
+	if err != nil {
+		return nil, err
+	}
+	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.Namespace)
+	options.GracefulShutdownTimeout = new(5 * time.Second)
+	return manager.New(config, options)
+}
+
+// memory returns the options of the manager's cache: what it stores of each kind.
+func memory() map[client.Object]kubecache.ByObject {
+	kept := map[client.Object]kubecache.ByObject{&v1alpha1.Kustomization{}: {Transform: kustomization.Remember}}
+	maps.Copy(kept, kustomization.ByObject())
+	return kept
+}
+
+// newBuilds returns the children that build. It fails if a child cannot be confined on this machine.
+func newBuilds(ctx context.Context, f flags.Flags) (*sandbox.Pool, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the file of this program: %w", err)
+	}
+	limits := buildLimits(f)
+	pool := sandbox.New(self, sandbox.Limits{
+		Children: f.BuildConcurrent, Memory: f.BuildMaxMemory, Time: f.BuildTimeout,
+		Request: f.ArtifactMaxSize + maxSpec, Answer: int64(limits.Bytes) * 2, Requests: maxBuilds, Idle: idle,
+	})
+	if err := pool.Check(ctx); err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("start a build: %w", err)
+	}
+	return pool, nil
+}
+
+const (
+	// maxSpec is the largest size of an object at the API server, and so of the spec of a build.
+	maxSpec = 4 << 20
+	// maxBuilds is how many builds of one namespace use the same child.
+	maxBuilds = 100
+	// idle is how long a child waits for the next build of its namespace.
+	idle = 10 * time.Second
+	// maxObject is the largest object that an API server stores (etcd's limit of a request).
+	maxObject = 3 << 19
+)
+
+// buildLimits returns the bounds of a build's input and output.
+func buildLimits(f flags.Flags) kustomize.Limits {
+	return kustomize.Limits{
+		Files: 10_000, FileBytes: f.ArtifactMaxSize * 2, Objects: f.BuildMaxObjects, ObjectBytes: maxObject, Bytes: 16 << 20, Values: 500_000,
+	}
+}

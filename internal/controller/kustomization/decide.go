@@ -1,0 +1,123 @@
+package kustomization
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/fluxcd/pkg/ssa/jsondiff"
+
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/internal/artifact/content"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/kustomize"
+)
+
+// plan is a spec after it was checked.
+type plan struct {
+	account        auth.Subject
+	reference      content.Reference
+	revision       string
+	originRevision string
+	spec           kustomize.Spec
+	common         v1alpha1.CommonMetadata
+	force          bool
+	ignore         []jsondiff.IgnoreRule
+}
+
+// originRevision is the annotation of an OCI manifest with the revision of its source code. Source:
+// OCI Image Format Specification, "Pre-Defined Annotation Keys".
+const originRevision = "org.opencontainers.image.revision"
+
+// maxName is the longest value of a label.
+const maxName = 63
+
+// Decide implements object.Kind.
+func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, error) {
+	if err := checkBounds(o); err != nil {
+		return plan{}, err
+	}
+	account, err := k.account(o)
+	if err != nil {
+		return plan{}, err
+	}
+	artifact, err := k.Sources.artifact(ctx, o)
+	if err != nil {
+		return plan{}, err
+	}
+	ref := o.Spec.SourceRef
+	p := plan{
+		account: account, revision: artifact.Revision, originRevision: artifact.Metadata[originRevision], spec: specOf(o.Spec), force: o.Spec.Force,
+		reference: content.Reference{
+			URL: artifact.URL, Digest: artifact.Digest, Size: &artifact.Size, Owners: []content.Owner{{Kind: ref.Kind, Namespace: o.Namespace, Name: ref.Name}},
+		},
+	}
+	if o.Spec.CommonMetadata != nil {
+		p.common = *o.Spec.CommonMetadata
+	}
+	for _, rule := range o.Spec.Ignore {
+		ignored := jsondiff.IgnoreRule{Paths: rule.Paths}
+		if t := rule.Target; t != nil {
+			ignored.Selector = &jsondiff.Selector{
+				Group: t.Group, Version: t.Version, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, LabelSelector: t.LabelSelector, AnnotationSelector: t.AnnotationSelector,
+			}
+		}
+		p.ignore = append(p.ignore, ignored)
+	}
+	if _, err := jsondiff.CompileIgnoreRules(p.ignore); err != nil {
+		return plan{}, object.Invalid("spec.ignore", "correct the selector or the path", "%w", err)
+	}
+	return p, nil
+}
+
+// account returns the ServiceAccount that applies.
+func (k *kind) account(o *v1alpha1.Kustomization) (auth.Subject, error) {
+	name := cmp.Or(o.Spec.ServiceAccountName, k.DefaultServiceAccount)
+	if name == "" {
+		return auth.Subject{}, object.Invalid("spec.serviceAccountName", "name the ServiceAccount of this namespace that may apply the manifests",
+			"it is not set, and the administrator has set no default")
+	}
+	account, err := auth.ServiceAccount(o.Namespace, name)
+	if err != nil {
+		return auth.Subject{}, object.Invalid("spec.serviceAccountName", "write the name of a ServiceAccount of this namespace", "%w", err)
+	}
+	return account, nil
+}
+
+// checkBounds checks rules of the schema again, because an object may be older than a rule.
+func checkBounds(o *v1alpha1.Kustomization) error {
+	const shortest, longest = time.Second, 8760 * time.Hour
+	timeout, retry := timeoutOf(o), o.Spec.RetryInterval
+	switch {
+	case len(o.Name) > maxName:
+		return object.Invalid("metadata.name", "create the object with a shorter name", "it has more than %d characters, and each applied object gets the name as a label", maxName)
+	case o.Spec.Interval.Duration < shortest || o.Spec.Interval.Duration > longest:
+		return object.Invalid("spec.interval", "write a duration from 1s to 8760h, such as 10m", "%s is out of bounds", o.Spec.Interval.Duration)
+	case retry != nil && (retry.Duration < shortest || retry.Duration > longest):
+		return object.Invalid("spec.retryInterval", "write a duration from 1s to 8760h, such as 1m", "%s is out of bounds", retry.Duration)
+	case timeout < shortest || timeout > object.MaxTimeout:
+		return object.Invalid("spec.timeout", "write a duration from 1s to 30m, such as 5m", "%s is out of bounds", timeout)
+	default:
+		return nil
+	}
+}
+
+// specOf returns what to build, without the values of variables.
+func specOf(s v1alpha1.KustomizationSpec) kustomize.Spec {
+	built := kustomize.Spec{
+		Path: s.Path, NamePrefix: s.NamePrefix, NameSuffix: s.NameSuffix, TargetNamespace: s.TargetNamespace,
+		Components: s.Components, IgnoreMissingComponents: s.IgnoreMissingComponents, BuildMetadata: s.BuildMetadata,
+	}
+	for _, p := range s.Patches {
+		patch := kustomize.Patch{Patch: p.Patch}
+		if p.Target != nil {
+			patch.Target = new(kustomize.Target(*p.Target))
+		}
+		built.Patches = append(built.Patches, patch)
+	}
+	for _, i := range s.Images {
+		built.Images = append(built.Images, kustomize.Image(i))
+	}
+	return built
+}

@@ -1,0 +1,79 @@
+package kustomization
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/apply"
+	"github.com/lanyard-dev/lanyard/internal/artifact/content"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/kustomize"
+	"github.com/lanyard-dev/lanyard/internal/sandbox"
+)
+
+// variablesError says that a ConfigMap or a Secret with variables cannot be read.
+type variablesError struct {
+	field, kind, name string
+	err               error
+}
+
+func (e *variablesError) Error() string {
+	fix := "let the ServiceAccount get it"
+	if apierrors.IsNotFound(e.err) {
+		fix = "create it, or set optional"
+	}
+	return fmt.Sprintf("%s: read %s %s: %v; %s", e.field, e.kind, e.name, e.err, fix)
+}
+
+func (e *variablesError) Unwrap() error { return e.err }
+
+// Explain implements object.Definition. A failure is Stalled if only a change of the object or of
+// its source helps. Such a change wakes the object.
+func (*kind) Explain(err error) (object.Failure, bool) {
+	if f, ok := object.TimedOut(err, meta.ReasonApplyFailed); ok {
+		return f, true
+	}
+	if _, ok := errors.AsType[*sourceError](err); ok {
+		return object.Failure{Reason: meta.ReasonSourceNotReady}, true
+	}
+	if failed, ok := errors.AsType[*content.Error](err); ok {
+		switch failed.Reason {
+		case content.ReasonRefused, content.ReasonTooLarge:
+			return object.Failure{Reason: meta.ReasonArtifactRefused, Stalled: true}, true
+		default:
+			return object.Failure{Reason: meta.ReasonArtifactUnavailable}, true
+		}
+	}
+	if _, ok := errors.AsType[*kustomize.Error](err); ok {
+		return object.Failure{Reason: meta.ReasonBuildFailed, Stalled: true}, true
+	}
+	if _, ok := errors.AsType[*sandbox.Error](err); ok {
+		return object.Failure{Reason: meta.ReasonBuildUnavailable}, true
+	}
+	if _, ok := errors.AsType[*variablesError](err); ok {
+		return object.Failure{Reason: meta.ReasonSubstitutionFailed}, true
+	}
+	if _, ok := errors.AsType[*terminatingError](err); ok {
+		return object.Failure{Reason: meta.ReasonTerminating}, true
+	}
+	if failed, ok := errors.AsType[*apply.Error](err); ok {
+		if failed.Temporary() {
+			return object.Failure{Reason: meta.ReasonApplyFailed}, true
+		}
+		return object.Failure{Reason: meta.ReasonApplyRefused}, true
+	}
+	return object.Failure{}, false
+}
+
+// Report implements object.Kind.
+func (*kind) Report(_ context.Context, o *v1alpha1.Kustomization, outcome object.Outcome) (found string, err error) {
+	if o.Status.LastAppliedRevision == "" || !outcome.Fulfilled() {
+		return "", nil
+	}
+	return "applied revision " + o.Status.LastAppliedRevision, nil
+}
