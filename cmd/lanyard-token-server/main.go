@@ -83,7 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	//
 	// If the second precondition is not certain at the start, the program ends.
 	rights := tokenserver.NewPrecondition("rights", "it is not certain that no other program of Lanyard can reach the signing keys", tokenserver.Rights{
-		Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Namespace: f.Namespace, Accounts: f.OtherAccounts, Accepted: f.AcceptOtherAccounts, Log: log,
+		Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Namespace: f.Namespace, Guarded: f.GuardedNamespaces, Accounts: f.OtherAccounts, Accepted: f.AcceptOtherAccounts, Log: log,
 	}.Check)
 	preconditions := []*tokenserver.Precondition{rights}
 	for _, r := range rings {

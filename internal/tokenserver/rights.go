@@ -23,6 +23,9 @@ type Rights struct {
 	Reviews typedauthorizationv1.SubjectAccessReviewInterface
 	// Namespace is the namespace of the signing keys.
 	Namespace string
+	// Guarded are further namespaces in which no other program may act as a ServiceAccount. Those of
+	// kube-system can become cluster-admin, and so the token server.
+	Guarded []string
 	// Accounts are the names of the other programs' ServiceAccounts in Namespace.
 	Accounts []string
 	// Accepted is true if the administrator accepts that the programs in Accounts have dangerous
@@ -32,57 +35,68 @@ type Rights struct {
 	Log *slog.Logger
 }
 
-// right is one thing that no other program may do in the namespace of the keys.
-type right struct{ verb, group, resource, subresource string }
+// right is one thing that no other program may do in a namespace, or in the cluster if there is no
+// namespace.
+type right struct{ namespace, verb, group, resource, subresource string }
 
-// dangerous returns the rights by which a program could get the signing keys. Each is a right to
-// all objects of a resource in the namespace. [Rights.Check] does not find a right that RBAC limits
+// dangerous returns the rights by which a program could get the signing keys, which are in the
+// namespace keys. Each is a right to all objects of a resource. [Rights.Check] does not find a right that RBAC limits
 // to one object by name. Programs may have such a right: a controller, for example, requests tokens
 // of its own ServiceAccount.
-func dangerous() []right {
+func dangerous(keys string, guarded []string) []right {
 	rings := kinds.KeyRing()
 	rights := []right{
-		{"get", "", "secrets", ""},
-		{"list", "", "secrets", ""},
-		{"watch", "", "secrets", ""},
+		{"", "get", "", "secrets", ""},
+		{"", "list", "", "secrets", ""},
+		{"", "watch", "", "secrets", ""},
 		// The responses to patch and deletecollection contain the Secrets' data, even with dryRun.
-		{"patch", "", "secrets", ""},
-		{"deletecollection", "", "secrets", ""},
+		{"", "patch", "", "secrets", ""},
+		{"", "deletecollection", "", "secrets", ""},
 		// Whoever may write the Secret of --spiffe-secret-name can make the token server import
 		// another CA.
-		{"create", "", "secrets", ""},
-		{"update", "", "secrets", ""},
-		{"create", "", "serviceaccounts", "token"},
-		{"impersonate", "", "serviceaccounts", ""},
-		{"create", "", "pods", "exec"},
-		{"create", "", "pods", "attach"},
+		{"", "create", "", "secrets", ""},
+		{"", "update", "", "secrets", ""},
+		{"", "create", "", "serviceaccounts", "token"},
+		{"", "impersonate", "", "serviceaccounts", ""},
+		{"", "create", "", "pods", "exec"},
+		{"", "create", "", "pods", "attach"},
 		// API servers before 1.35 treat exec and attach over a WebSocket as the verb get.
-		{"get", "", "pods", "exec"},
-		{"get", "", "pods", "attach"},
-		{"update", rings.Group, rings.Plural, "status"},
-		{"patch", rings.Group, rings.Plural, "status"},
+		{"", "get", "", "pods", "exec"},
+		{"", "get", "", "pods", "attach"},
+		{"", "update", rings.Group, rings.Plural, "status"},
+		{"", "patch", rings.Group, rings.Plural, "status"},
 		// Whoever may escalate or bind roles can grant all of the above.
-		{"escalate", "rbac.authorization.k8s.io", "roles", ""},
-		{"bind", "rbac.authorization.k8s.io", "roles", ""},
-		{"bind", "rbac.authorization.k8s.io", "clusterroles", ""},
+		{"", "escalate", "rbac.authorization.k8s.io", "roles", ""},
+		{"", "bind", "rbac.authorization.k8s.io", "roles", ""},
+		{"", "bind", "rbac.authorization.k8s.io", "clusterroles", ""},
 	}
 	// Whoever may write Pods can mount the keys, or run as the token server's ServiceAccount.
 	for _, pods := range []right{
-		{"", "", "pods", ""},
-		{"", "", "pods", "ephemeralcontainers"},
-		{"", "", "replicationcontrollers", ""},
-		{"", "apps", "deployments", ""},
-		{"", "apps", "statefulsets", ""},
-		{"", "apps", "daemonsets", ""},
-		{"", "apps", "replicasets", ""},
-		{"", "batch", "jobs", ""},
-		{"", "batch", "cronjobs", ""},
+		{"", "", "", "pods", ""},
+		{"", "", "", "pods", "ephemeralcontainers"},
+		{"", "", "", "replicationcontrollers", ""},
+		{"", "", "apps", "deployments", ""},
+		{"", "", "apps", "statefulsets", ""},
+		{"", "", "apps", "daemonsets", ""},
+		{"", "", "apps", "replicasets", ""},
+		{"", "", "batch", "jobs", ""},
+		{"", "", "batch", "cronjobs", ""},
 	} {
 		for _, verb := range []string{"create", "update", "patch"} {
-			rights = append(rights, right{verb, pods.group, pods.resource, pods.subresource})
+			rights = append(rights, right{"", verb, pods.group, pods.resource, pods.subresource})
 		}
 	}
-	return rights
+	for i := range rights {
+		rights[i].namespace = keys
+	}
+	for _, namespace := range guarded {
+		rights = append(rights, right{namespace, "create", "", "serviceaccounts", "token"}, right{namespace, "impersonate", "", "serviceaccounts", ""})
+	}
+	// Whoever may act as any user can act as cluster-admin.
+	const identity = "authentication.k8s.io"
+	return append(rights,
+		right{"", "impersonate", "", "users", ""}, right{"", "impersonate", "", "groups", ""},
+		right{"", "impersonate", identity, "uids", ""}, right{"", "impersonate", identity, "userextras", ""})
 }
 
 func (r right) String() string {
@@ -90,7 +104,10 @@ func (r right) String() string {
 	if r.subresource != "" {
 		name += "/" + r.subresource
 	}
-	return r.verb + " " + name
+	if r.namespace == "" {
+		return r.verb + " " + name + " in the cluster"
+	}
+	return r.verb + " " + name + " in namespace " + r.namespace
 }
 
 // questionsAtOnce is how many questions [Rights.Check] asks the API server at once. There are about
@@ -101,7 +118,7 @@ const questionsAtOnce = 10
 // returns an error that lists these rights, or only logs them if Accepted is true. It also returns
 // an error if the API server does not answer a question.
 func (r Rights) Check(ctx context.Context) error {
-	forbidden := dangerous()
+	forbidden := dangerous(r.Namespace, r.Guarded)
 	answers := make([]bool, len(r.Accounts)*len(forbidden)) // one per account and right
 	asking, ctx := errgroup.WithContext(ctx)
 	asking.SetLimit(questionsAtOnce)
@@ -126,8 +143,7 @@ func (r Rights) Check(ctx context.Context) error {
 	if len(found) == 0 {
 		return nil
 	}
-	err := errors.New("in namespace " + r.Namespace + ", " + strings.Join(found, "; ") +
-		": with that program, an attacker could sign for every tenant. Remove these rights (rbac.tenantNamespaces), or accept this by name (issuer.acceptControllerReadsAllSecrets)")
+	err := errors.New(strings.Join(found, "; ") + ": with that program, an attacker could sign for every tenant. Remove these rights (rbac.tenantNamespaces), or accept this by name (issuer.acceptControllerReadsAllSecrets)")
 	if r.Accepted {
 		r.Log.Warn("other programs can reach the signing keys, and this is accepted", "rights", err.Error())
 		return nil
@@ -140,7 +156,7 @@ func (r Rights) allowed(ctx context.Context, account string, what right) (bool, 
 		User:   "system:serviceaccount:" + r.Namespace + ":" + account,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + r.Namespace, "system:authenticated"},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: r.Namespace, Verb: what.verb, Group: what.group, Resource: what.resource, Subresource: what.subresource,
+			Namespace: what.namespace, Verb: what.verb, Group: what.group, Resource: what.resource, Subresource: what.subresource,
 		},
 	}}, metav1.CreateOptions{})
 	if err != nil {

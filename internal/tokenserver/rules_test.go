@@ -45,7 +45,7 @@ func newRights(allow func(*authorizationv1.SubjectAccessReviewSpec) (bool, error
 		return true, review, err
 	})
 	return Rights{
-		Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Namespace: "lanyard-system",
+		Reviews: clientset.AuthorizationV1().SubjectAccessReviews(), Namespace: "lanyard-system", Guarded: []string{"kube-system"},
 		Accounts: []string{"lanyard-controller", "lanyard-discovery"}, Log: slog.New(slog.DiscardHandler),
 	}
 }
@@ -54,17 +54,19 @@ func TestRights(t *testing.T) {
 	if err := newRights(func(*authorizationv1.SubjectAccessReviewSpec) (bool, error) { return false, nil }).Check(t.Context()); err != nil {
 		t.Errorf("programs without rights: %v", err)
 	}
-	for _, want := range []string{
+	for _, want := range append(inNamespace("lanyard-system",
 		"get secrets", "list secrets", "watch secrets", "create secrets", "update secrets", "patch secrets", "deletecollection secrets",
 		"create serviceaccounts/token", "impersonate serviceaccounts",
 		"create pods", "patch pods/ephemeralcontainers", "create pods/exec", "create pods/attach", "get pods/exec", "get pods/attach",
 		"create deployments", "patch deployments", "update statefulsets", "create daemonsets", "create replicasets", "create replicationcontrollers",
 		"create jobs", "patch cronjobs", "update keyrings/status", "patch keyrings/status", "bind roles", "bind clusterroles", "escalate roles",
-	} {
+	), append(inNamespace("kube-system", "create serviceaccounts/token", "impersonate serviceaccounts"),
+		"impersonate users in the cluster", "impersonate groups in the cluster", "impersonate uids in the cluster", "impersonate userextras in the cluster",
+	)...) {
 		rights := newRights(func(asked *authorizationv1.SubjectAccessReviewSpec) (bool, error) {
 			a := asked.ResourceAttributes
-			what := right{a.Verb, a.Group, a.Resource, a.Subresource}.String()
-			return what == want && a.Namespace == "lanyard-system" && asked.User == "system:serviceaccount:lanyard-system:lanyard-discovery" &&
+			what := right{a.Namespace, a.Verb, a.Group, a.Resource, a.Subresource}.String()
+			return what == want && asked.User == "system:serviceaccount:lanyard-system:lanyard-discovery" &&
 				strings.Contains(strings.Join(asked.Groups, " "), "system:serviceaccounts:lanyard-system"), nil
 		})
 		err := rights.Check(t.Context())
@@ -86,6 +88,14 @@ func TestRights(t *testing.T) {
 	}
 }
 
+// inNamespace returns the texts of rights in a namespace.
+func inNamespace(namespace string, rights ...string) []string {
+	for i := range rights {
+		rights[i] += " in namespace " + namespace
+	}
+	return rights
+}
+
 // slowReviews answers every question after a second.
 type slowReviews struct {
 	typedauthorizationv1.SubjectAccessReviewInterface
@@ -101,7 +111,7 @@ func (slowReviews) Create(_ context.Context, review *authorizationv1.SubjectAcce
 func TestRightsAreAskedSideBySide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		started := time.Now()
-		rights := Rights{Reviews: slowReviews{}, Accounts: []string{"lanyard-controller", "lanyard-discovery", "lanyard-identity-controller"}}
+		rights := Rights{Reviews: slowReviews{}, Guarded: []string{"kube-system", "lanyard-identities"}, Accounts: []string{"lanyard-controller", "lanyard-discovery", "lanyard-identity-controller"}}
 		if err := rights.Check(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -86,6 +86,9 @@ type Flags struct {
 
 	// OtherAccounts are the ServiceAccounts of Lanyard's other programs in Namespace.
 	OtherAccounts []string
+	// GuardedNamespaces are the namespaces, besides Namespace, in which OtherAccounts must not act
+	// as a ServiceAccount.
+	GuardedNamespaces []string
 	// AcceptOtherAccounts makes the token server serve even if some of OtherAccounts can reach the
 	// signing keys.
 	AcceptOtherAccounts bool
@@ -157,6 +160,8 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 	set.StringSliceVar(&f.OtherAccounts, "other-accounts", []string{
 		"lanyard-controller", "lanyard-identity-controller", "lanyard-apply-controller", "lanyard-discovery", "lanyard-discovery-mirror",
 	}, "ServiceAccounts of Lanyard's other programs in --namespace, which must not reach the signing keys")
+	set.StringSliceVar(&f.GuardedNamespaces, "guarded-namespaces", []string{"kube-system"},
+		"namespaces in which the other accounts must not act as a ServiceAccount either")
 	set.BoolVar(&f.AcceptOtherAccounts, "accept-controller-reads-all-secrets", false,
 		"serve even if another program of Lanyard can reach the signing keys")
 	if done, err = f.Parse(set, args, intro, version, out); done || err != nil {
@@ -211,6 +216,11 @@ func (f *Flags) check() error {
 	for _, account := range f.OtherAccounts {
 		if len(validation.IsDNS1123Subdomain(account)) > 0 {
 			return fmt.Errorf("--other-accounts: %q is not the name of a ServiceAccount", account)
+		}
+	}
+	for _, namespace := range f.GuardedNamespaces {
+		if len(validation.IsDNS1123Label(namespace)) > 0 {
+			return fmt.Errorf("--guarded-namespaces: %q is not the name of a namespace", namespace)
 		}
 	}
 	return nil
