@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +59,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err := sandbox.Protect(); err != nil {
 		return fmt.Errorf("protect the memory of this process: %w", err)
 	}
+	if err := limitMemory(f); err != nil {
+		return err
+	}
 	log := f.Log(os.Stderr)
 	config, err := f.Config(flags.Name + "/" + program.Version(version))
 	if err != nil {
@@ -97,6 +102,25 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	return mgr.Start(ctx)
+}
+
+// leastOwnMemory is the memory that this process needs besides its builds.
+const leastOwnMemory = 96 << 20
+
+// limitMemory leaves the memory of the builds out of Go's limit for this process. The chart sets the
+// limit to that of the whole container (GOMEMLIMIT).
+func limitMemory(f flags.Flags) error {
+	limit := debug.SetMemoryLimit(-1)
+	if limit == math.MaxInt64 {
+		return nil
+	}
+	own := limit - int64(f.BuildConcurrent)*f.BuildMaxMemory
+	if own < leastOwnMemory {
+		return fmt.Errorf("the memory limit of %d MiB is too low for %d builds with %d MiB each: raise the limit, or lower --build-concurrent or --build-max-memory",
+			limit>>20, f.BuildConcurrent, f.BuildMaxMemory>>20)
+	}
+	debug.SetMemoryLimit(own)
+	return nil
 }
 
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {

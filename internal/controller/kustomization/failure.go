@@ -9,6 +9,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/share"
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
@@ -52,7 +53,9 @@ func (*kind) Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*kustomize.Error](err); ok {
 		return object.Failure{Reason: meta.ReasonBuildFailed, Stalled: true}, true
 	}
-	if _, ok := errors.AsType[*sandbox.Error](err); ok {
+	_, unavailable := errors.AsType[*sandbox.Error](err)
+	_, crowded := errors.AsType[*share.NoPlaceError](err)
+	if unavailable || crowded {
 		return object.Failure{Reason: meta.ReasonBuildUnavailable}, true
 	}
 	if _, ok := errors.AsType[*variablesError](err); ok {

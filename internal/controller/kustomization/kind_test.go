@@ -1,0 +1,351 @@
+package kustomization
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/lanyard-dev/lanyard/api/meta"
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/share"
+	"github.com/lanyard-dev/lanyard/internal/apply"
+	"github.com/lanyard-dev/lanyard/internal/artifact/content"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/kustomize"
+	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/sandbox"
+)
+
+// kube returns a client of an API server that has these objects.
+func kube(t *testing.T, all ...client.Object) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), kinds.All().AddToScheme(scheme)))
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).Build()
+}
+
+// source returns an OCIRepository with an artifact.
+func source() *v1alpha1.OCIRepository {
+	o := &v1alpha1.OCIRepository{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app", UID: "source", Labels: map[string]string{"large": "label"}}}
+	o.Status.Artifact = &v1alpha1.Artifact{
+		URL: "http://lanyard/ocirepository/team-a/app/x.tgz", Digest: "sha256:00", Size: 7, Revision: "1.0.0@sha256:11",
+		Metadata: map[string]string{"org.opencontainers.image.revision": "main@sha1:22"},
+	}
+	return o
+}
+
+// kustomization returns an object that Decide accepts.
+func kustomization() *v1alpha1.Kustomization {
+	o := &v1alpha1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "app", UID: "uid"}}
+	o.Spec.SourceRef = v1alpha1.SourceReference{Kind: v1alpha1.OCIRepositoryKind, Name: "app"}
+	o.Spec.ServiceAccountName, o.Spec.Prune, o.Spec.Interval.Duration = "deployer", true, 10*time.Minute
+	return o
+}
+
+func newKind(t *testing.T, all ...client.Object) *kind {
+	t.Helper()
+	c := kube(t, all...)
+	return &kind{Options: Options{Live: c, Sources: &Sources{reader: c}}, records: newRecords()}
+}
+
+// TestDecide checks the plan of a spec.
+func TestDecide(t *testing.T) {
+	o := kustomization()
+	o.Spec.Path, o.Spec.Force, o.Spec.TargetNamespace = "./app", true, "team-a"
+	o.Spec.CommonMetadata = &v1alpha1.CommonMetadata{Labels: map[string]string{"a": "b"}}
+	o.Spec.Patches = []v1alpha1.Patch{{Patch: "p", Target: &v1alpha1.Selector{Kind: "Deployment", Name: "web"}}, {Patch: "q"}}
+	o.Spec.Images = []v1alpha1.Image{{Name: "i", NewTag: "2"}}
+	o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"/spec/replicas"}, Target: &v1alpha1.Selector{Kind: "Deployment"}}}
+	p, err := newKind(t, source()).Decide(t.Context(), o)
+	must.Succeed(t, err)
+	size := int64(7)
+	if want := (content.Reference{
+		URL: source().Status.Artifact.URL, Digest: "sha256:00", Size: &size, Owners: []content.Owner{{Kind: "OCIRepository", Namespace: "team-a", Name: "app"}},
+	}); !reflect.DeepEqual(p.reference, want) {
+		t.Errorf("the artifact is %+v", p.reference)
+	}
+	if want := (kustomize.Spec{
+		Path: "./app", TargetNamespace: "team-a", Images: []kustomize.Image{{Name: "i", NewTag: "2"}},
+		Patches: []kustomize.Patch{{Patch: "p", Target: &kustomize.Target{Kind: "Deployment", Name: "web"}}, {Patch: "q"}},
+	}); !reflect.DeepEqual(p.spec, want) {
+		t.Errorf("the spec is %+v", p.spec)
+	}
+	if p.account.String() != "system:serviceaccount:team-a:deployer" || p.revision != "1.0.0@sha256:11" || p.originRevision != "main@sha1:22" || !p.force ||
+		p.common.Labels["a"] != "b" || len(p.ignore) != 1 || p.ignore[0].Selector.Kind != "Deployment" {
+		t.Errorf("the plan is %+v", p)
+	}
+}
+
+// TestDecideRefuses checks which field each refusal names. Nobody else's identity is ever used.
+func TestDecideRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.Kustomization)
+		says   string
+	}{
+		"no account":      {func(o *v1alpha1.Kustomization) { o.Spec.ServiceAccountName = "" }, "spec.serviceAccountName"},
+		"no account name": {func(o *v1alpha1.Kustomization) { o.Spec.ServiceAccountName = "team-b:admin" }, "spec.serviceAccountName"},
+		"no source":       {func(o *v1alpha1.Kustomization) { o.Spec.SourceRef.Name = "missing" }, "OCIRepository missing does not exist"},
+		"another kind":    {func(o *v1alpha1.Kustomization) { o.Spec.SourceRef.Kind = "Secret" }, "spec.sourceRef.kind"},
+		"a long name":     {func(o *v1alpha1.Kustomization) { o.Name = strings.Repeat("x", 64) }, "metadata.name"},
+		"no interval":     {func(o *v1alpha1.Kustomization) { o.Spec.Interval.Duration = 0 }, "spec.interval"},
+		"a long timeout":  {func(o *v1alpha1.Kustomization) { o.Spec.Timeout = &metav1.Duration{Duration: time.Hour} }, "spec.timeout"},
+		"no retry":        {func(o *v1alpha1.Kustomization) { o.Spec.RetryInterval = &metav1.Duration{} }, "spec.retryInterval"},
+		"a wrong selector": {func(o *v1alpha1.Kustomization) {
+			o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"/a"}, Target: &v1alpha1.Selector{LabelSelector: "a=(b"}}}
+		}, "spec.ignore"},
+	} {
+		o := kustomization()
+		c.change(o)
+		if _, err := newKind(t, source()).Decide(t.Context(), o); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %s", name, err, c.says)
+		}
+	}
+	empty := source()
+	empty.Status.Artifact = nil
+	if _, err := newKind(t, empty).Decide(t.Context(), kustomization()); err == nil || !strings.Contains(err.Error(), "has no artifact yet") {
+		t.Errorf("a source without artifact: %v", err)
+	}
+	k := newKind(t, source())
+	k.DefaultServiceAccount = "standard"
+	o := kustomization()
+	o.Spec.ServiceAccountName = ""
+	if p, err := k.Decide(t.Context(), o); err != nil || p.account.String() != "system:serviceaccount:team-a:standard" {
+		t.Errorf("the default account: %v, %v", p.account, err)
+	}
+}
+
+// TestView checks the times of an object.
+func TestView(t *testing.T) {
+	for interval, want := range map[time.Duration]time.Duration{
+		time.Second: 30 * time.Second, time.Minute: 30 * time.Second, 10 * time.Minute: 9*time.Minute + 30*time.Second, 24 * time.Hour: object.MaxTimeout,
+	} {
+		o := kustomization()
+		o.Spec.Interval.Duration = interval
+		view := (&kind{}).View(o)
+		if view.Timeout.Duration != want || view.RetryWithin != 0 || !view.Finalizer {
+			t.Errorf("with interval %s: %+v", interval, view)
+		}
+	}
+	o := kustomization()
+	o.Spec.Timeout, o.Spec.RetryInterval = &metav1.Duration{Duration: time.Minute}, &metav1.Duration{Duration: 3 * time.Minute}
+	view := (&kind{}).View(o)
+	if view.Timeout.Duration != time.Minute || view.RetryWithin != 3*time.Minute ||
+		!slices.Equal(view.DependsOn, []object.Dependency{{Kind: "OCIRepository", Namespace: "team-a", Name: "app"}}) {
+		t.Errorf("%+v", view)
+	}
+}
+
+// TestVariables checks the order of the values, which values are secret, and what may be missing.
+func TestVariables(t *testing.T) {
+	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "team-a", Name: name} }
+	c := kube(t, &corev1.ConfigMap{ObjectMeta: named("plain"), Data: map[string]string{"a": "1", "b": "1"}},
+		&corev1.Secret{ObjectMeta: named("secret"), Data: map[string][]byte{"b": []byte("2"), "c": []byte("2")}})
+	o := kustomization()
+	ref := func(kind, name string, optional bool) v1alpha1.SubstituteReference {
+		return v1alpha1.SubstituteReference{Kind: kind, Name: name, Optional: optional}
+	}
+	o.Spec.PostBuild = &v1alpha1.PostBuild{
+		Substitute:     map[string]string{"c": "3"},
+		SubstituteFrom: []v1alpha1.SubstituteReference{ref("ConfigMap", "plain", false), ref("Secret", "secret", false), ref("Secret", "missing", true)},
+	}
+	v, err := readVariables(t.Context(), c, o)
+	must.Succeed(t, err)
+	if want := map[string]string{"a": "1", "b": "2", "c": "3"}; !reflect.DeepEqual(v.values, want) || !slices.Equal(v.secrets, []string{"2", "2"}) {
+		t.Errorf("%+v", v)
+	}
+	for kind, says := range map[string]string{"Secret": "create it, or set optional", "ConfigMap": "create it, or set optional", "Pod": "neither ConfigMap nor Secret"} {
+		o.Spec.PostBuild.SubstituteFrom = []v1alpha1.SubstituteReference{ref(kind, "missing", false)}
+		_, err := readVariables(t.Context(), c, o)
+		if err == nil || !strings.Contains(err.Error(), "spec.postBuild.substituteFrom[0]") || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
+
+// TestInput checks that the hash of the input changes with all that the manifests depend on, and
+// that another process has other hashes.
+func TestInput(t *testing.T) {
+	k := newKind(t, source())
+	decide := func(change func(*v1alpha1.Kustomization)) plan {
+		o := kustomization()
+		change(o)
+		p, err := k.Decide(t.Context(), o)
+		must.Succeed(t, err)
+		return p
+	}
+	sum := func(r *records, p plan, values map[string]string) hash {
+		h, err := r.hash(p, values)
+		must.Succeed(t, err)
+		return h
+	}
+	same := decide(func(*v1alpha1.Kustomization) {})
+	first := sum(k.records, same, map[string]string{"a": "1"})
+	if first != sum(k.records, decide(func(*v1alpha1.Kustomization) {}), map[string]string{"a": "1"}) {
+		t.Error("the same input has two hashes")
+	}
+	if first == sum(newRecords(), same, map[string]string{"a": "1"}) {
+		t.Error("the hash has no key")
+	}
+	if first == sum(k.records, same, map[string]string{"a": "2"}) {
+		t.Error("the values are not in the hash")
+	}
+	for name, change := range map[string]func(*v1alpha1.Kustomization){
+		"account": func(o *v1alpha1.Kustomization) { o.Spec.ServiceAccountName = "other" },
+		"path":    func(o *v1alpha1.Kustomization) { o.Spec.Path = "other" },
+		"force":   func(o *v1alpha1.Kustomization) { o.Spec.Force = true },
+		"common": func(o *v1alpha1.Kustomization) {
+			o.Spec.CommonMetadata = &v1alpha1.CommonMetadata{Labels: map[string]string{"a": "b"}}
+		},
+		"ignore": func(o *v1alpha1.Kustomization) { o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"/a"}}} },
+	} {
+		if first == sum(k.records, decide(change), map[string]string{"a": "1"}) {
+			t.Errorf("%s is not in the hash", name)
+		}
+	}
+}
+
+// TestInventory checks how an inventory is read from the status and written to it.
+func TestInventory(t *testing.T) {
+	stored := kustomization()
+	stored.Status.Inventory = &v1alpha1.Inventory{Entries: []v1alpha1.InventoryEntry{{ID: "team-a_b__ConfigMap", Version: "v1"}, {ID: "team-a_a__ConfigMap", Version: "v1"}}}
+	k := newKind(t, stored)
+	o := kustomization()
+	entries, err := k.readInventory(t.Context(), o)
+	must.Succeed(t, err)
+	r := &run{kind: k, o: o, inventory: entries}
+	if r.setInventory([]apply.Entry{entries[1], entries[0]}); o.Status.Inventory != nil {
+		t.Error("an inventory in another order is written")
+	}
+	r.setInventory(entries[:1])
+	if got := o.Status.Inventory; got == nil || len(got.Entries) != 1 || got.Entries[0].ID != "team-a_b__ConfigMap" || len(r.inventory) != 1 {
+		t.Errorf("the inventory is %+v", got)
+	}
+	anew := kustomization()
+	anew.UID = "another"
+	if _, err := k.readInventory(t.Context(), anew); err == nil {
+		t.Error("takes the inventory of an earlier object of the same name")
+	}
+	stored.Status.Inventory.Entries[1].ID = "forged"
+	if _, err := newKind(t, stored).readInventory(t.Context(), o); err == nil || !strings.Contains(err.Error(), "status.inventory.entries[1]") {
+		t.Errorf("a forged entry: %v", err)
+	}
+}
+
+// TestYields checks when another Kustomization leaves an object.
+func TestYields(t *testing.T) {
+	e, err := apply.ParseEntry("team-a_b__ConfigMap", "v1")
+	must.Succeed(t, err)
+	owner := func(name string, ids ...string) *v1alpha1.Kustomization {
+		o := kustomization()
+		o.Name = name
+		if ids != nil {
+			o.Status.Inventory = &v1alpha1.Inventory{}
+			for _, id := range ids {
+				o.Status.Inventory.Entries = append(o.Status.Inventory.Entries, v1alpha1.InventoryEntry{ID: id, Version: "v1"})
+			}
+		}
+		return o
+	}
+	r := &run{kind: newKind(t, owner("owner", e.ID()), owner("former", "team-a_c__ConfigMap"), owner("new")), o: kustomization()}
+	for other, want := range map[apply.Owner]bool{
+		{Namespace: "team-a", Name: "owner"}: false, {Namespace: "team-a", Name: "former"}: true, {Namespace: "team-a", Name: "new"}: true,
+		{Namespace: "team-a", Name: "gone"}: true, {Namespace: "team-b", Name: "gone"}: false,
+	} {
+		if got, err := r.yields(t.Context(), e, other); err != nil || got != want {
+			t.Errorf("%+v: %v, %v", other, got, err)
+		}
+	}
+}
+
+// TestExplain checks the reason of each failure, and whether it is retried.
+func TestExplain(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		reason  string
+		stalled bool
+	}{
+		{&sourceError{}, meta.ReasonSourceNotReady, false},
+		{&content.Error{Reason: content.ReasonRefused, Err: errors.New("x")}, meta.ReasonArtifactRefused, true},
+		{&content.Error{Reason: content.ReasonTooLarge, Err: errors.New("x")}, meta.ReasonArtifactRefused, true},
+		{&content.Error{Reason: content.ReasonGone, Err: errors.New("x")}, meta.ReasonArtifactUnavailable, false},
+		{&content.Error{Reason: content.ReasonDamaged, Err: errors.New("x")}, meta.ReasonArtifactUnavailable, false},
+		{&kustomize.Error{}, meta.ReasonBuildFailed, true},
+		{&sandbox.Error{Err: errors.New("x")}, meta.ReasonBuildUnavailable, false},
+		{&share.NoPlaceError{}, meta.ReasonBuildUnavailable, false},
+		{&variablesError{err: errors.New("x")}, meta.ReasonSubstitutionFailed, false},
+		{&apply.Error{Reason: apply.ReasonForbidden}, meta.ReasonApplyRefused, false},
+		{&apply.Error{Reason: apply.ReasonUnavailable}, meta.ReasonApplyFailed, false},
+		{&terminatingError{}, meta.ReasonTerminating, false},
+		{object.OutOfTime(context.DeadlineExceeded), meta.ReasonApplyFailed, false},
+	} {
+		f, known := (&kind{}).Explain(c.err)
+		if !known || f.Reason != c.reason || f.Stalled != c.stalled {
+			t.Errorf("%T: %+v", c.err, f)
+		}
+	}
+	if _, known := (&kind{}).Explain(errors.New("x")); known {
+		t.Error("an unknown error is explained")
+	}
+}
+
+// TestDeletionPolicy checks when the applied objects are deleted with their Kustomization.
+func TestDeletionPolicy(t *testing.T) {
+	for policy, want := range map[string][2]bool{
+		"": {false, true}, v1alpha1.DeletionPolicyMirrorPrune: {false, true}, v1alpha1.DeletionPolicyDelete: {true, true},
+		v1alpha1.DeletionPolicyWaitForTermination: {true, true}, v1alpha1.DeletionPolicyOrphan: {false, false},
+	} {
+		for i, prune := range []bool{false, true} {
+			if got := deletes(v1alpha1.KustomizationSpec{DeletionPolicy: policy, Prune: prune}); got != want[i] {
+				t.Errorf("policy %q with prune %v: %v", policy, prune, got)
+			}
+		}
+	}
+	k := newKind(t)
+	k.records.set(types.UID("uid"), record{})
+	o := kustomization()
+	o.Spec.DeletionPolicy = v1alpha1.DeletionPolicyOrphan
+	if err := k.Finalize(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+	if _, known := k.records.get("uid"); known {
+		t.Error("a deleted object is remembered")
+	}
+}
+
+// TestSourceInMemory checks that only the artifact of a source is remembered, and which changes of
+// a source wake Kustomizations.
+func TestSourceInMemory(t *testing.T) {
+	kept, err := rememberArtifact(kinds.OCIRepository())(source())
+	must.Succeed(t, err)
+	small := kept.(*v1alpha1.OCIRepository)
+	if small.Status.Artifact.Digest != "sha256:00" || len(small.Labels) > 0 || small.Name != "app" || small.UID != "source" {
+		t.Errorf("%+v", small)
+	}
+	missed := toolscache.DeletedFinalStateUnknown{Key: "team-a/app"}
+	if got, err := rememberArtifact(kinds.OCIRepository())(missed); err != nil || got != missed {
+		t.Errorf("a tombstone: %v, %v", got, err)
+	}
+	for _, kind := range sourceKinds() {
+		if _, ok := kind.New().(kinds.Keeper); !ok {
+			t.Errorf("%s has no artifact", kind.Kind)
+		}
+	}
+	changed := source()
+	changed.Status.Artifact.URL += "2"
+	if digestOf(source()) != digestOf(source()) || digestOf(source()) == digestOf(changed) || digestOf(missed) != [2]string{} {
+		t.Error("changes are not told apart")
+	}
+}
