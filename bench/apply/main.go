@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	f := flag.NewFlagSet("apply", flag.ExitOnError)
 	folder := f.String("programs", "../bin", "folder of the control plane and of the programs that are measured")
 	n := f.Int("n", 200, "number of objects with an artifact")
+	only := f.String("only", "", "name of the only program to measure, such as Lanyard; empty for all")
 	requests := f.Bool("requests", false, "print a second table: the API requests by verb and resource")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -57,6 +58,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	}
 	var figures, details table.Table
 	for _, p := range programs() {
+		if *only != "" && p.name != *only {
+			continue
+		}
 		_, _ = fmt.Fprintf(progress, "%s: %d objects\n", p.name, *n)
 		err := stage.Run(ctx, *folder, func(*local.CloudOptions) {}, func(on *stage.World) error {
 			r, err := measure(ctx, &world{World: on, program: p, n: *n, progress: progress})

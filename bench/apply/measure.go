@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -85,7 +86,7 @@ func measure(ctx context.Context, w *world) (r results, err error) {
 	w.say("all objects exist; the program starts")
 	begin := time.Now()
 	peer, err := w.StartPeer(ctx, stage.PeerOptions{
-		Binary: w.Binary(w.binary), Args: w.args(listen.Addresses), Log: w.Path(w.binary + ".log"), Health: listen.Addresses[1],
+		Binary: w.Binary(w.binary), Args: w.args(listen.Addresses, kubeconfig, strings.TrimPrefix(a.server.URL, "http://")), Log: w.Path(w.binary + ".log"), Health: listen.Addresses[1],
 		Env: []string{"KUBECONFIG=" + kubeconfig, "RUNTIME_NAMESPACE=default"},
 	})
 	if err != nil {
@@ -94,7 +95,7 @@ func measure(ctx context.Context, w *world) (r results, err error) {
 	defer peer.Stop()
 	read := func() (now reading, err error) {
 		now.fetches = a.fetches.Load()
-		if now.kernel, err = metrics.ReadKernel(peer.PID); err != nil {
+		if now.kernel, err = metrics.ReadTree(peer.PID); err != nil {
 			return now, err
 		}
 		if now.requests, err = log.Read(); err != nil {
@@ -136,7 +137,7 @@ func measure(ctx context.Context, w *world) (r results, err error) {
 	if err := stage.Sleep(ctx, rest); err != nil {
 		return r, err
 	}
-	r.rested, err = metrics.ReadKernel(peer.PID)
+	r.rested, err = metrics.ReadTree(peer.PID)
 	return r, err
 }
 

@@ -11,16 +11,18 @@ import (
 // program is a program that applies artifacts.
 type program struct {
 	name, binary string
-	// definitions are the modules whose CRDs the program needs.
+	// definitions are the modules whose CRDs the program needs, and folders is where other CRDs are.
 	definitions []module
+	folders     []string
 	// applyVersion and applyKind identify the objects that ask the program to apply an artifact.
 	applyVersion, applyKind string
 	// sourceVersion and sourceKind identify the objects that have an artifact in their status.
 	sourceVersion, sourceKind string
 	// request is the annotation that asks for a reconciliation.
 	request string
-	// args returns the program's flags, with two addresses to listen on: for metrics and health.
-	args func(listen []string) []string
+	// args returns the program's flags. The program listens on two addresses: for metrics and health.
+	// It gets a kubeconfig file, and the address of the server that has the artifacts.
+	args func(listen []string, kubeconfig, artifacts string) []string
 }
 
 // programs returns the programs that are measured. Each program has four workers, no leader
@@ -36,8 +38,20 @@ func programs() []program {
 		applyVersion: "kustomize.toolkit.fluxcd.io/v1", applyKind: "Kustomization",
 		sourceVersion: "source.toolkit.fluxcd.io/v1", sourceKind: "OCIRepository",
 		request: "reconcile.fluxcd.io/requestedAt",
-		args: func(listen []string) []string {
+		args: func(listen []string, _, _ string) []string { // the file's path is in the variable KUBECONFIG
 			return []string{"--metrics-addr=" + listen[0], "--health-addr=" + listen[1], "--concurrent=4"}
+		},
+	}, {
+		name: "Lanyard", binary: "lanyard-apply-controller",
+		folders:      []string{"../config/crd"},
+		applyVersion: "toolkit.lanyard.dev/v1alpha1", applyKind: "Kustomization",
+		sourceVersion: "toolkit.lanyard.dev/v1alpha1", sourceKind: "OCIRepository",
+		request: "lanyard.dev/reconcile-requested-at",
+		args: func(listen []string, kubeconfig, artifacts string) []string {
+			return []string{
+				"--metrics-address=" + listen[0], "--health-address=" + listen[1], "--kubeconfig=" + kubeconfig, "--artifact-hosts=" + artifacts,
+				"--namespace=default", "--concurrent=4",
+			}
 		},
 	}}
 }

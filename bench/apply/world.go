@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,11 +47,15 @@ func nameOf(i int) string { return fmt.Sprintf("app-%04d", i) }
 
 // furnish creates all objects that the program reads. Nothing is applied yet.
 func (w *world) furnish(ctx context.Context, a *artifacts) error {
+	folders := slices.Clone(w.folders)
 	for _, m := range w.definitions {
 		folder, err := m.crds(ctx)
 		if err != nil {
 			return err
 		}
+		folders = append(folders, folder)
+	}
+	for _, folder := range folders {
 		if err := w.InstallCRDs(ctx, folder); err != nil {
 			return err
 		}
@@ -72,7 +77,7 @@ func (w *world) furnish(ctx context.Context, a *artifacts) error {
 		}
 		apply := object(w.applyVersion, w.applyKind, i)
 		apply.Object["spec"] = map[string]any{
-			"sourceRef": map[string]any{"kind": w.sourceKind, "name": nameOf(i)}, "path": "./", "prune": true, "wait": false,
+			"sourceRef": map[string]any{"kind": w.sourceKind, "name": nameOf(i)}, "path": "./", "prune": true,
 			"interval": interval.String(), "serviceAccountName": applier,
 		}
 		return w.Client().Create(ctx, apply)

@@ -16,6 +16,37 @@ type Kernel struct {
 	CPU      time.Duration // user and system time since the start, with children that have ended
 }
 
+// ReadTree reads the figures of a running process and of its running children together. The peak is
+// the sum of all peaks, which the processes need not have reached at the same time.
+func ReadTree(pid int) (Kernel, error) {
+	sum, err := ReadKernel(pid)
+	if err != nil {
+		return sum, err
+	}
+	lists, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "task", "*", "children"))
+	if err != nil {
+		return sum, err
+	}
+	for _, list := range lists {
+		children, err := os.ReadFile(list) //nolint:gosec // below /proc
+		if err != nil {
+			continue // the thread has ended
+		}
+		for field := range strings.FieldsSeq(string(children)) {
+			child, err := strconv.Atoi(field)
+			if err != nil {
+				return sum, err
+			}
+			k, err := ReadKernel(child)
+			if err != nil {
+				continue // the child has ended
+			}
+			sum.CPU, sum.Resident, sum.Peak = sum.CPU+k.CPU, sum.Resident+k.Resident, sum.Peak+k.Peak
+		}
+	}
+	return sum, nil
+}
+
 // ReadKernel reads the figures of a running process. ReadKernel needs Linux.
 func ReadKernel(pid int) (k Kernel, err error) {
 	folder := filepath.Join("/proc", strconv.Itoa(pid))

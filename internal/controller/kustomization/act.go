@@ -47,7 +47,7 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 		if state, err = r.applier.Check(ctx, r.inventory, r.last.versions); err != nil {
 			return "", err
 		}
-		if len(state.Changed()) == 0 && !object.RetryNow(o) {
+		if len(state.Changed()) == 0 {
 			return "", nil
 		}
 	}
