@@ -32,9 +32,9 @@ const ExpectAnnotation = "demo.lanyard.dev/expect"
 // the order of the other files does not matter.
 func Files() fs.FS { return files }
 
-// WithoutLent returns [Files] without lent.yaml. The objects in lent.yaml need the CRDs of AWS
-// identities, such as AWSClusterRoleIdentity. They also need an AWS identity for Lanyard's programs
-// themselves.
+// WithoutLent returns [Files] without lent.yaml and apply.yaml. The objects in lent.yaml need the
+// CRDs of AWS identities, such as AWSClusterRoleIdentity. They also need an AWS identity for
+// Lanyard's programs themselves. The objects in apply.yaml need the apply controller.
 func WithoutLent() fs.FS { return withoutLent }
 
 // WithoutIssuer returns the files of [WithoutLent] except issuer.yaml. The objects in issuer.yaml

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -27,7 +28,7 @@ import (
 func objects(t *testing.T, file string) []runtime.Object {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), identityv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
+	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), identityv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
 	data, err := fs.ReadFile(examples.Files(), file)
 	must.Succeed(t, err)
@@ -78,8 +79,8 @@ func fetchersOf(all []runtime.Object) []fetches {
 	return found
 }
 
-// TestLeftOut checks that only issuer.yaml needs the issuer, and only lent.yaml needs AWS
-// identities. WithoutLent and WithoutIssuer must leave out no other file.
+// TestLeftOut checks that only issuer.yaml needs the issuer, only lent.yaml needs AWS identities, and
+// only apply.yaml has Kustomizations. WithoutLent and WithoutIssuer must leave out no other file.
 func TestLeftOut(t *testing.T) {
 	names := func(files fs.FS) []string {
 		found, err := fs.Glob(files, "*")
@@ -87,13 +88,18 @@ func TestLeftOut(t *testing.T) {
 		return found
 	}
 	all := names(examples.Files())
-	if rest := append(names(examples.WithoutLent()), "lent.yaml"); !slices.Equal(slices.Sorted(slices.Values(rest)), all) {
+	if rest := append(names(examples.WithoutLent()), "apply.yaml", "lent.yaml"); !slices.Equal(slices.Sorted(slices.Values(rest)), all) {
 		t.Errorf("there are %q with what is lent and %q", rest, all)
 	}
-	if rest := append(names(examples.WithoutIssuer()), "issuer.yaml", "lent.yaml"); !slices.Equal(slices.Sorted(slices.Values(rest)), all) {
+	if rest := append(names(examples.WithoutIssuer()), "apply.yaml", "issuer.yaml", "lent.yaml"); !slices.Equal(slices.Sorted(slices.Values(rest)), all) {
 		t.Errorf("there are %q with the issuer's and %q", rest, all)
 	}
 	for _, file := range all {
+		for _, o := range objects(t, file) {
+			if _, ok := o.(*v1alpha1.Kustomization); ok && file != "apply.yaml" {
+				t.Errorf("%s has a Kustomization", file)
+			}
+		}
 		for _, f := range fetchersOf(objects(t, file)) {
 			if f.identity != "" && file != "issuer.yaml" {
 				t.Errorf("%s of %s names a WorkloadIdentity", f.name, file)

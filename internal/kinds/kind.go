@@ -144,6 +144,9 @@ type Kind struct {
 	// Fields returns a copy of the identity fields of an object, for package auth/spec. Fields is
 	// nil if the kind has no identity fields.
 	Fields func(Resource) spec.Fields
+	// Account returns the name of the ServiceAccount that an object acts as at the API server; empty
+	// if the spec names none. The function is nil if objects of the kind do not act there.
+	Account func(Resource) string
 	// IdentityRef returns an object's reference to an AWS identity; nil if there is no reference.
 	// The function is nil if objects of the kind cannot refer to an AWS identity.
 	IdentityRef func(Resource) *spec.IdentityRef

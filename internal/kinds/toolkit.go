@@ -69,6 +69,7 @@ func Kustomization() Kind {
 		Plural:           "kustomizations", Short: "lks", Program: ApplyController,
 		New:     func() Resource { return &v1alpha1.Kustomization{} },
 		NewList: func() List { return &v1alpha1.KustomizationList{} },
+		Account: of(func(o *v1alpha1.Kustomization) string { return o.Spec.ServiceAccountName }),
 		Success: "Applied",
 		Source: of(func(o *v1alpha1.Kustomization) string {
 			return strings.TrimSuffix(o.Spec.SourceRef.Kind+"/"+o.Spec.SourceRef.Name+"/"+strings.Trim(strings.TrimPrefix(o.Spec.Path, "."), "/"), "/")

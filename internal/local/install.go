@@ -85,9 +85,12 @@ func WithIssuer(namespaces []string, values map[string]any) map[string]any {
 }
 
 // Demonstration returns the chart values of the demonstration: those of [WithIssuer], and values
-// that enable AWS identities. The given values override them key by key.
+// that enable AWS identities. If there are namespaces, the values also enable Kustomizations. The
+// given values override all these, key by key.
 func Demonstration(namespaces []string, values map[string]any) map[string]any {
-	return WithIssuer(namespaces, merge(map[string]any{"identity": map[string]any{"awsIdentities": true}}, values))
+	return WithIssuer(namespaces, merge(map[string]any{
+		"identity": map[string]any{"awsIdentities": true}, "apply": map[string]any{"enabled": len(namespaces) > 0},
+	}, values))
 }
 
 // ChartWorkloads returns the workloads of the chart with these values. It returns an error if the

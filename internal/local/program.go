@@ -110,10 +110,10 @@ func (c *Cluster) Workloads() []Workload {
 // StartProgram starts a program with the arguments and the environment of its container in the
 // chart. In both, ports and Service hosts become local addresses, and paths in volumes become local
 // folders. If the pod mounts its ServiceAccount's token, the flag --kubeconfig names a kubeconfig
-// with a token that is renewed. The cloud serves the hosts of Ingresses that lead to the program.
-// StartProgram returns once the readiness probe succeeds and the API server reaches the program's
-// aggregated APIs. [Program.Stop] and [Cluster.Stop] end the program. It also ends with this
-// process.
+// with a token that is renewed. The Services may be of programs that were started before. The cloud
+// serves the hosts of Ingresses that lead to the program. StartProgram returns once the readiness
+// probe succeeds and the API server reaches the program's aggregated APIs. [Program.Stop] and
+// [Cluster.Stop] end the program. It also ends with this process.
 func (c *Cluster) StartProgram(ctx context.Context, o ProgramOptions) (p *Program, err error) {
 	err = c.StartPrograms(ctx, []ProgramOptions{o}, func(ready *Program) { p = ready })
 	return p, err
@@ -202,6 +202,17 @@ func (c *Cluster) launch(ctx context.Context, o ProgramOptions) (_ *Program, err
 	return p, nil
 }
 
+// hosts maps host and port of the Services of all programs so far to the programs' addresses.
+func (c *Cluster) hosts() map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	hosts := map[string]string{}
+	for _, p := range c.programs {
+		maps.Copy(hosts, p.layout.hosts)
+	}
+	return hosts
+}
+
 // chartOf returns the chart from which to start a program: the installed chart, or one rendered
 // with the program's own values.
 func (c *Cluster) chartOf(o ProgramOptions) (rendered, error) {
@@ -228,7 +239,7 @@ func (p *Program) prepare(
 	ctx context.Context, c *Cluster, w workload, services []corev1.Service, dir string,
 ) (line commandLine, err error) {
 	line.dir = dir
-	if p.layout, err = newLayout(w, services, filepath.Join(dir, "volumes")); err != nil {
+	if p.layout, err = newLayout(w, services, c.hosts(), filepath.Join(dir, "volumes")); err != nil {
 		return line, err
 	}
 	if p.ready, err = p.layout.probe(w.container); err != nil {

@@ -47,18 +47,30 @@ type rendered struct {
 type workload struct {
 	Workload
 
+	stateful  bool // it is a StatefulSet
 	pod       corev1.PodTemplateSpec
 	container corev1.Container // the only container of the pod
 	claims    []string         // names of the volumeClaimTemplates of a StatefulSet
 }
 
-// readChart extracts from a chart the objects that are needed to start its programs.
+// readChart extracts from a chart the objects that are needed to start its programs. StatefulSets
+// come first, because the arguments of other programs name their Services.
 func readChart(objects []*unstructured.Unstructured) (r rendered, err error) {
 	for _, o := range objects {
 		if err := r.add(o); err != nil {
 			return rendered{}, err
 		}
 	}
+	slices.SortStableFunc(r.workloads, func(a, b workload) int {
+		switch {
+		case a.stateful == b.stateful:
+			return 0
+		case a.stateful:
+			return -1
+		default:
+			return 1
+		}
+	})
 	return r, nil
 }
 
@@ -77,7 +89,7 @@ func (r *rendered) add(o *unstructured.Unstructured) (err error) {
 	case "StatefulSet", "Deployment":
 		var set appsv1.StatefulSet // also for Deployments: the fields read here are the same
 		if err = runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &set); err == nil {
-			err = r.addWorkload(set.Name, set.Spec.Template, set.Spec.VolumeClaimTemplates)
+			err = r.addWorkload(set.Name, o.GetKind() == "StatefulSet", set.Spec.Template, set.Spec.VolumeClaimTemplates)
 		}
 	case "APIService":
 		var api apiService
@@ -93,7 +105,7 @@ func (r *rendered) add(o *unstructured.Unstructured) (err error) {
 }
 
 // addWorkload stores a workload. Its pods must have exactly one container, with a command.
-func (r *rendered) addWorkload(name string, pod corev1.PodTemplateSpec, claims []corev1.PersistentVolumeClaim) error {
+func (r *rendered) addWorkload(name string, stateful bool, pod corev1.PodTemplateSpec, claims []corev1.PersistentVolumeClaim) error {
 	switch containers := pod.Spec.Containers; {
 	case len(containers) != 1 || len(pod.Spec.InitContainers) > 0:
 		return fmt.Errorf("its pods have %d containers and %d init containers, not 1 and 0", len(containers), len(pod.Spec.InitContainers))
@@ -101,7 +113,7 @@ func (r *rendered) addWorkload(name string, pod corev1.PodTemplateSpec, claims [
 		return errors.New("its container does not name its command")
 	}
 	container := pod.Spec.Containers[0]
-	w := workload{Workload: Workload{Name: name, Program: path.Base(container.Command[0])}, pod: pod, container: container}
+	w := workload{Workload: Workload{Name: name, Program: path.Base(container.Command[0])}, stateful: stateful, pod: pod, container: container}
 	for _, claim := range claims {
 		w.claims = append(w.claims, claim.Name)
 	}
@@ -148,8 +160,8 @@ type layout struct {
 }
 
 // newLayout reserves a free address for each port of a workload, and chooses a folder below dir for
-// each volume.
-func newLayout(w workload, services []corev1.Service, dir string) (*layout, error) {
+// each volume. The map others has the hosts of other workloads' Services.
+func newLayout(w workload, services []corev1.Service, others map[string]string, dir string) (*layout, error) {
 	l := &layout{
 		ports: map[string]string{}, folders: map[string]string{},
 		listen: map[string]string{}, hosts: map[string]string{}, mounts: map[string]string{}, unused: map[string]string{},
@@ -170,6 +182,7 @@ func newLayout(w workload, services []corev1.Service, dir string) (*layout, erro
 		l.mounts[path.Clean(mount.MountPath)] = filepath.Join(folder, mount.SubPath)
 		l.unused[path.Clean(mount.MountPath)] = "volume " + mount.Name
 	}
+	maps.Copy(l.hosts, others)
 	for _, service := range services {
 		for _, port := range service.Spec.Ports {
 			if address, ok := l.port(port.TargetPort, port.Port); ok {
@@ -225,7 +238,19 @@ func (l *layout) translate(value string) (string, error) {
 			return u.String(), nil
 		}
 	}
-	return value, nil
+	return l.translateHosts(value), nil
+}
+
+// translateHosts translates a list of hosts, each "host" or "host:port". Without a port, the port is
+// 80. Hosts of no Service stay.
+func (l *layout) translateHosts(list string) string {
+	hosts := strings.Split(list, ",")
+	for i, host := range hosts {
+		if address, ok := l.service(&url.URL{Scheme: "http", Host: host}); ok {
+			hosts[i] = address
+		}
+	}
+	return strings.Join(hosts, ",")
 }
 
 // service returns the address for a URL whose host is a Service's DNS name. Source: Kubernetes,

@@ -185,3 +185,20 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 }
+
+// TestHostsOfOthers checks that hosts of other programs' Services become addresses, alone and in
+// lists.
+func TestHostsOfOthers(t *testing.T) {
+	l := &layout{hosts: map[string]string{"lanyard-controller.lanyard-system.svc:80": "127.0.0.1:4711"}}
+	for value, want := range map[string]string{
+		"lanyard-controller.lanyard-system.svc.cluster.local":                      "127.0.0.1:4711",
+		"other.example.com,lanyard-controller.lanyard-system.svc.cluster.local:80": "other.example.com,127.0.0.1:4711",
+		"lanyard-controller.lanyard-system.svc.cluster.local:9090":                 "lanyard-controller.lanyard-system.svc.cluster.local:9090",
+		"http://lanyard-controller.lanyard-system.svc.cluster.local./path":         "http://127.0.0.1:4711/path",
+		"a,b": "a,b", "": "",
+	} {
+		if got, err := l.translate(value); err != nil || got != want {
+			t.Errorf("%q becomes %q, %v, want %q", value, got, err, want)
+		}
+	}
+}

@@ -140,6 +140,9 @@ func subject(o Object) string {
 			named, _ = auth.ServiceAccount(o.GetNamespace(), account)
 		}
 	}
+	if o.Kind.Account != nil {
+		named, _ = auth.ServiceAccount(o.GetNamespace(), o.Kind.Account(o.Resource))
+	}
 	if named.IsZero() {
 		return ""
 	}
@@ -237,6 +240,7 @@ func refusal(reason string) bool {
 	switch reason {
 	case meta.ReasonInvalidSpec, meta.ReasonUnsupportedProvider, meta.ReasonInvalidURL, meta.ReasonSecretRefused,
 		meta.ReasonRegistryRefused, meta.ReasonBucketRefused, meta.ReasonArchiveRefused,
+		meta.ReasonArtifactRefused, meta.ReasonBuildFailed, meta.ReasonApplyRefused,
 		meta.ReasonPrincipalUsageUnauthorized, meta.ReasonSourcePrincipalUsageUnauthorized, meta.ReasonSourceOnly, meta.ReasonSourceCycle,
 		meta.ReasonSourceChainTooLong, meta.ReasonControllerIdentityMissing, meta.ReasonSecretNamespaceRefused,
 		meta.ReasonStaticIdentityNotForSources, meta.ReasonAccountMismatch:

@@ -29,8 +29,7 @@ const applyController = "lanyard-apply-controller"
 func startApplying(t *testing.T, namespaces ...any) *local.Program {
 	t.Helper()
 	install(t, map[string]any{
-		"rbac":  map[string]any{"tenantNamespaces": namespaces},
-		"apply": map[string]any{"enabled": true, "artifactHosts": []any{strings.TrimPrefix(controller.URL("artifacts"), "http://")}},
+		"rbac": map[string]any{"tenantNamespaces": namespaces}, "apply": map[string]any{"enabled": true},
 	})
 	program, err := world.StartProgram(t.Context(), local.ProgramOptions{Workload: applyController, Binary: binary(applyController)})
 	must(t, "start the apply controller", err)

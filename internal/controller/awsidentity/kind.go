@@ -101,7 +101,7 @@ func Passing(subject auth.Subject, err error) error {
 }
 
 // Act implements object.Kind. It gets the same credential that the users of the identity get.
-func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject, _ func(context.Context) error) (news string, err error) {
+func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject, _ func(context.Context) error) (object.News, error) {
 	own := k.Identities.Own()
 	options := []auth.Option{
 		auth.WithSubject(subject, own), auth.WithSTSRegion(k.region(ctx, own, subject)), auth.WithObserver(k.Observer),
@@ -114,14 +114,14 @@ func (k *kind[O]) Act(ctx context.Context, o O, subject auth.Subject, _ func(con
 	token, err := auth.GetToken(ctx, k.Provider, options...)
 	if err != nil {
 		forgetSession(o, status, err)
-		return "", err
+		return object.News{}, err
 	}
 	session, ok := token.(*aws.Token)
 	if !ok {
-		return "", fmt.Errorf("a %T is not a session of AWS", token)
+		return object.News{}, fmt.Errorf("a %T is not a session of AWS", token)
 	}
 	status.AccountID, status.ARN, status.ExpiresAt = session.AccountID, session.ARN, &metav1.Time{Time: session.ExpiresAt}
-	return "", nil
+	return object.News{}, nil
 }
 
 // forgetSession removes the last session from the status after a failure. The session stays only if

@@ -37,18 +37,18 @@ type run struct {
 }
 
 // Act implements object.Kind.
-func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save func(context.Context) error) (news string, err error) {
+func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save func(context.Context) error) (news object.News, err error) {
 	r := &run{kind: k, o: o, plan: p, save: save}
 	if err := r.begin(ctx); err != nil {
-		return "", err
+		return news, err
 	}
 	var state *apply.State
 	if r.known && r.last.input == r.input {
 		if state, err = r.applier.Check(ctx, r.inventory, r.last.versions); err != nil {
-			return "", err
+			return news, err
 		}
 		if len(state.Changed()) == 0 {
-			return "", nil
+			return news, nil
 		}
 	}
 	// Until the end, the record says that nothing is known of the manifests.
@@ -56,22 +56,37 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 	o.Status.LastAttemptedRevision = p.revision
 	manifests, err := r.build(ctx)
 	if err != nil {
-		return "", err
+		return news, err
 	}
 	result, err := r.apply(ctx, manifests, state)
 	if err != nil {
-		return "", err
+		return news, err
 	}
 	pruned, err := r.prune(ctx, result.Entries())
 	if err != nil {
-		return "", err
+		return news, err
 	}
 	o.Status.LastAppliedRevision, o.Status.LastAppliedOriginRevision = p.revision, p.originRevision
 	k.records.set(o.UID, record{input: r.input, inventory: r.inventory, versions: result.Versions})
-	if len(result.Changed()) > 0 || len(pruned) > 0 {
-		news = "Applied"
+	return newsOf(p.revision, result.Changed(), pruned), nil
+}
+
+// newsOf returns the news of a revision: what was created, configured and deleted.
+func newsOf(revision string, changed []apply.Change, deleted []apply.Entry) object.News {
+	if len(changed) == 0 && len(deleted) == 0 {
+		return object.News{}
 	}
-	return news, nil
+	by := map[string][]apply.Entry{"deleted": deleted}
+	for _, c := range changed {
+		by[c.Action.String()] = append(by[c.Action.String()], c.Entry)
+	}
+	note := "applied revision " + revision
+	for _, action := range []string{"created", "configured", "deleted"} {
+		if entries := by[action]; len(entries) > 0 {
+			note += "; " + action + " " + namesOf(entries)
+		}
+	}
+	return object.News{Reason: "Applied", Note: note}
 }
 
 // begin finds the account, the variables, and what was applied last.

@@ -301,6 +301,30 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestNews checks what an event says of the changes.
+func TestNews(t *testing.T) {
+	entry := func(name string) apply.Entry {
+		e, err := apply.ParseEntry("team-a_"+name+"__ConfigMap", "v1")
+		must.Succeed(t, err)
+		return e
+	}
+	if news := newsOf("1", nil, nil); news != (object.News{}) {
+		t.Errorf("nothing has changed: %+v", news)
+	}
+	changed := []apply.Change{{Entry: entry("a"), Action: "created"}, {Entry: entry("b"), Action: "configured"}, {Entry: entry("c"), Action: "created"}}
+	news := newsOf("1.0.0", changed, []apply.Entry{entry("d")})
+	if want := "applied revision 1.0.0; created ConfigMap/team-a/a, ConfigMap/team-a/c; configured ConfigMap/team-a/b; deleted ConfigMap/team-a/d"; news.Note != want || news.Reason != "Applied" {
+		t.Errorf("%+v", news)
+	}
+	var many []apply.Entry
+	for range 2000 {
+		many = append(many, entry("x"))
+	}
+	if note := newsOf("1", nil, many).Note; len(note) > 400 || !strings.Contains(note, "1990 more") {
+		t.Errorf("many changes: %s", note)
+	}
+}
+
 // TestDeletionPolicy checks when the applied objects are deleted with their Kustomization.
 func TestDeletionPolicy(t *testing.T) {
 	for policy, want := range map[string][2]bool{

@@ -32,13 +32,12 @@ type Kind[O Object, P any] interface {
 	Decide(ctx context.Context, o O) (P, error)
 	// Act carries out the plan and changes o's status accordingly. It must not set the conditions
 	// Ready, Reconciling or Stalled. After an error, an earlier result stays in the status only
-	// while the result is valid. ctx ends with the object's timeout. If Act found something that an
-	// event should announce, news is the event's reason, such as NewArtifact.
+	// while the result is valid. ctx ends with the object's timeout.
 	//
 	// Most kinds let the [Reconciler] write the status when Act has returned. Act calls save to write
 	// the current status earlier: for example, before it creates objects that only the status names.
 	// After an error of save, Act must return the error at once.
-	Act(ctx context.Context, o O, plan P, save func(ctx context.Context) error) (news string, err error)
+	Act(ctx context.Context, o O, plan P, save func(ctx context.Context) error) (News, error)
 	// Report is called after every Decide and Act. While the object is suspended, only Report is
 	// called. Report writes the conditions that only this kind has. It may also publish the result
 	// in another object, such as an ExternalArtifact. The string that Report returns is for the
@@ -54,6 +53,14 @@ type Kind[O Object, P any] interface {
 	// If the write that deletes the object fails, the Reconciler calls Finalize again. Then
 	// Finalize must return the same LeftoverError again.
 	Finalize(ctx context.Context, o O) error
+}
+
+// News is something that an event should announce. The zero value announces nothing.
+type News struct {
+	// Reason is the event's reason, such as NewArtifact.
+	Reason string
+	// Note is the event's text. Empty means the text that [Kind.Report] returns.
+	Note string
 }
 
 // Definition describes the objects of a kind.

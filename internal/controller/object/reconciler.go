@@ -87,8 +87,8 @@ type turn[O Object, P any] struct {
 	isNew  bool             // this generation was not reconciled before
 	asked  bool             // somebody changed the object or asked for its reconciliation
 	plan   P
-	news   string // reason of an event that announces what Act found; empty for none
-	cause  error  // why the spec is not fulfilled; nil if it is fulfilled
+	news   News
+	cause  error // why the spec is not fulfilled; nil if it is fulfilled
 	result reconcile.Result
 
 	refused bool // cause comes from Decide, so Act was not called
@@ -279,8 +279,8 @@ func (r *Reconciler[O, P]) succeeded(ctx context.Context, t *turn[O, P], found s
 		return err
 	}
 	switch {
-	case t.news != "":
-		r.emitEvent(t.o, corev1.EventTypeNormal, t.news, found)
+	case t.news != News{}:
+		r.emitEvent(t.o, corev1.EventTypeNormal, t.news.Reason, cmp.Or(t.news.Note, found))
 	case t.was.Status == metav1.ConditionFalse:
 		r.emitEvent(t.o, corev1.EventTypeNormal, meta.ReasonSucceeded, found)
 	}

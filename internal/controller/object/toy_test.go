@@ -65,21 +65,22 @@ func (*toy) Decide(_ context.Context, o *v1alpha1.OCIRepository) (string, error)
 	return o.Spec.URL, nil
 }
 
-func (k *toy) Act(ctx context.Context, o *v1alpha1.OCIRepository, plan string, save func(context.Context) error) (string, error) {
+func (k *toy) Act(ctx context.Context, o *v1alpha1.OCIRepository, plan string, save func(context.Context) error) (object.News, error) {
 	if plan != o.Spec.URL {
-		return "", errors.New("the plan is another object's")
+		return object.News{}, errors.New("the plan is another object's")
 	}
 	k.acted = append(k.acted, o.Name)
 	if k.wait != nil {
 		k.wait(ctx)
 	}
 	if k.saves != nil {
-		return "", k.saves(ctx, o, save)
+		return object.News{}, k.saves(ctx, o, save)
 	}
 	if k.act == nil {
-		return "", nil
+		return object.News{}, nil
 	}
-	return k.act(o)
+	news, err := k.act(o)
+	return object.News{Reason: news}, err
 }
 
 func (k *toy) Report(_ context.Context, o *v1alpha1.OCIRepository, outcome object.Outcome) (string, error) {

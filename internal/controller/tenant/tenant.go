@@ -140,12 +140,12 @@ func (f *frame[O, P]) Decide(ctx context.Context, o O) (task[P], error) {
 }
 
 // Act implements object.Kind.
-func (f *frame[O, P]) Act(ctx context.Context, o O, t task[P], _ func(context.Context) error) (news string, err error) {
+func (f *frame[O, P]) Act(ctx context.Context, o O, t task[P], _ func(context.Context) error) (object.News, error) {
 	began := time.Now()
 	if f.shared.Renew != nil && object.RenewalRequested(o) && f.Kind.View(o).Renewable {
 		f.shared.Renew(t.call.Identity.Subject)
 	}
-	news, err = f.Kind.Act(ctx, o, t.plan, t.call)
+	news, err := f.Kind.Act(ctx, o, t.plan, t.call)
 	if f.shared.Durations != nil {
 		outcome := "success"
 		if err != nil {
@@ -153,7 +153,7 @@ func (f *frame[O, P]) Act(ctx context.Context, o O, t task[P], _ func(context.Co
 		}
 		f.shared.Durations.WithLabelValues(f.entry.Kind, outcome).Observe(time.Since(began).Seconds())
 	}
-	return news, err
+	return object.News{Reason: news}, err
 }
 
 // Bounds of the schemas. checkBounds applies them again, because an object may have been stored

@@ -64,12 +64,12 @@ func invalid(errs field.ErrorList) error {
 
 // Act implements object.Kind. It writes subject and issuer even if tokens cannot be made yet, so
 // that people can write trust policies meanwhile.
-func (k *kind) Act(_ context.Context, o *identityv1.WorkloadIdentity, subject string, _ func(context.Context) error) (news string, err error) {
+func (k *kind) Act(_ context.Context, o *identityv1.WorkloadIdentity, subject string, _ func(context.Context) error) (object.News, error) {
 	if o.Status.Issuer != k.issuer.URL {
 		o.Status.KeyRing = "" // the recorded ring belongs to another issuer
 	}
 	o.Status.Sub, o.Status.Issuer = subject, k.issuer.URL
-	return "", nil
+	return object.News{}, nil
 }
 
 // Report implements object.Kind.
