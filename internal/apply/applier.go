@@ -147,7 +147,7 @@ func (a *Applier) prepare(manifests []*unstructured.Unstructured) error {
 	for _, o := range manifests {
 		key := keyOf(o)
 		if seen[key] {
-			return a.refuse(key, "two manifests are this object", "remove one of them")
+			return a.refuse(ReasonInvalid, key, "two manifests are this object", "remove one of them")
 		}
 		seen[key] = true
 	}
@@ -160,8 +160,8 @@ func (a *Applier) prepare(manifests []*unstructured.Unstructured) error {
 }
 
 // refuse returns the error for a manifest that no API server needs to judge.
-func (a *Applier) refuse(key object.ObjMetadata, what, fix string) error {
-	return &Error{Reason: ReasonInvalid, Verb: verbApply, Key: key, User: a.user, Err: errors.New(what), Fix: fix, text: what}
+func (a *Applier) refuse(reason Reason, key object.ObjMetadata, what, fix string) error {
+	return &Error{Reason: reason, Verb: verbApply, Key: key, User: a.user, Err: errors.New(what), Fix: fix, text: what}
 }
 
 // place removes the namespace of cluster-scoped objects, and refuses other objects without a
@@ -176,9 +176,7 @@ func (a *Applier) place(stage []*unstructured.Unstructured) error {
 		case mapping.Scope.Name() == apimeta.RESTScopeNameRoot:
 			o.SetNamespace("")
 		case o.GetNamespace() == "":
-			e := a.refuse(keyOf(o), "the manifest has no namespace", "add metadata.namespace, or set spec.targetNamespace").(*Error) //nolint:errcheck,forcetypeassert // refuse returns an *Error
-			e.Reason = ReasonNoNamespace
-			return e
+			return a.refuse(ReasonNoNamespace, keyOf(o), "the manifest has no namespace", "add metadata.namespace, or set spec.targetNamespace")
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func TestReasons(t *testing.T) {
 		if !ok || got.Reason != c.reason || got.Temporary() != c.temporary || got.Fix == "" || !errors.Is(err, c.err) {
 			t.Errorf("%v: %+v, want %s", c.err, got, c.reason)
 		}
-		if again := a.failure(verbGet, key, err); again != err {
+		if again := a.failure(verbGet, key, err); !errors.Is(again, err) {
 			t.Errorf("the error is explained twice: %v", again)
 		}
 		if !strings.HasPrefix(err.Error(), "apply ConfigMap/apps/a as "+user+": ") {

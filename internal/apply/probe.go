@@ -129,7 +129,7 @@ func (p *probe) see(key object.ObjMetadata, o *unstructured.Unstructured) {
 
 // Get reads an object, or tries the object's manifest.
 func (p *probe) Get(ctx context.Context, name client.ObjectKey, o client.Object, options ...client.GetOption) error {
-	existing := o.(*unstructured.Unstructured) //nolint:errcheck,forcetypeassert // package ssa reads only such objects
+	existing := o.(*unstructured.Unstructured) //nolint:forcetypeassert // package ssa reads only such objects
 	key := object.ObjMetadata{Namespace: name.Namespace, Name: name.Name, GroupKind: existing.GroupVersionKind().GroupKind()}
 	p.mu.Lock()
 	manifest, tried := p.wanted[key], p.known[key]
@@ -137,6 +137,7 @@ func (p *probe) Get(ctx context.Context, name client.ObjectKey, o client.Object,
 	p.mu.Unlock()
 	if !tried && manifest != nil {
 		dry := manifest.DeepCopy()
+		//nolint:staticcheck // the request must be the one that package ssa would send
 		err := p.Client.Patch(ctx, dry, client.Apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner(FieldManager))
 		p.mu.Lock()
 		p.answers[key] = answer{dry, err}
@@ -186,7 +187,7 @@ func (p *probe) checkOwner(ctx context.Context, key object.ObjMetadata, existing
 
 // Patch sends a patch, or returns the answer of a dry run that was sent before.
 func (p *probe) Patch(ctx context.Context, o client.Object, patch client.Patch, options ...client.PatchOption) error {
-	manifest := o.(*unstructured.Unstructured) //nolint:errcheck,forcetypeassert // package ssa patches only such objects
+	manifest := o.(*unstructured.Unstructured) //nolint:forcetypeassert // package ssa patches only such objects
 	key := keyOf(manifest)
 	p.mu.Lock()
 	refused := p.refused[key]
@@ -233,7 +234,7 @@ func (p *probe) dryRun(ctx context.Context, key object.ObjMetadata, manifest *un
 
 // Delete deletes an object that must be created anew. It deletes no other object of the same name.
 func (p *probe) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
-	key := keyOf(o.(*unstructured.Unstructured)) //nolint:errcheck,forcetypeassert // package ssa deletes only such objects
+	key := keyOf(o.(*unstructured.Unstructured)) //nolint:forcetypeassert // package ssa deletes only such objects
 	p.mu.Lock()
 	why := p.failed[key]
 	p.mu.Unlock()

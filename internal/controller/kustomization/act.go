@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/fluxcd/pkg/ssa/utils"
 	corev1 "k8s.io/api/core/v1"
@@ -80,13 +81,14 @@ func newsOf(revision string, changed []apply.Change, deleted []apply.Entry) obje
 	for _, c := range changed {
 		by[c.Action.String()] = append(by[c.Action.String()], c.Entry)
 	}
-	note := "applied revision " + revision
+	var note strings.Builder
+	note.WriteString("applied revision " + revision)
 	for _, action := range []string{"created", "configured", "deleted"} {
 		if entries := by[action]; len(entries) > 0 {
-			note += "; " + action + " " + namesOf(entries)
+			note.WriteString("; " + action + " " + namesOf(entries))
 		}
 	}
-	return object.News{Reason: "Applied", Note: note}
+	return object.News{Reason: "Applied", Note: note.String()}
 }
 
 // begin finds the account, the variables, and what was applied last.

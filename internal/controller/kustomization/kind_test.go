@@ -369,7 +369,8 @@ func TestSourceInMemory(t *testing.T) {
 	}
 	changed := source()
 	changed.Status.Artifact.URL += "2"
-	if digestOf(source()) != digestOf(source()) || digestOf(source()) == digestOf(changed) || digestOf(missed) != [2]string{} {
+	same := source()
+	if digestOf(source()) != digestOf(same) || digestOf(source()) == digestOf(changed) || digestOf(missed) != [2]string{} {
 		t.Error("changes are not told apart")
 	}
 }

@@ -81,7 +81,7 @@ func (s *Sources) artifact(ctx context.Context, o *v1alpha1.Kustomization) (*v1a
 	if !ok {
 		return nil, object.Invalid("spec.sourceRef.kind", "use one of "+fmt.Sprint(sourceKinds().Names()), "%q is no kind of source", ref.Kind)
 	}
-	found := kind.New().(kinds.Keeper) //nolint:errcheck,forcetypeassert // sourceKinds has only such kinds
+	found := kind.New().(kinds.Keeper) //nolint:forcetypeassert // sourceKinds has only such kinds
 	err := s.reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}, found)
 	switch {
 	case apierrors.IsNotFound(err):
