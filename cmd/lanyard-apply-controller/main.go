@@ -84,12 +84,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	records := kustomization.NewRecords()
 	objects := &object.Shared{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder(flags.Name), Elected: mgr.Elected(),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder(flags.Name), Elected: mgr.Elected(), Forgetter: records,
 		Dependencies: object.Dependencies{Subscribe: sources.Subscribe},
 	}
 	reconciler := kustomization.New(objects, kustomization.Options{
-		Clients: clients, Live: mgr.GetAPIReader(), Sources: sources, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
+		Clients: clients, Live: mgr.GetAPIReader(), Sources: sources, Records: records, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
 		Content: content.NewClient(&http.Transport{ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: f.Concurrent}, f.ArtifactHosts, f.ArtifactMaxSize),
 		Builder: kustomize.NewBuilder(builds, buildLimits(f)),
 	})

@@ -123,7 +123,7 @@ func run(ctx context.Context, args []string, env func(string) string, out io.Wri
 		}
 	}
 	objects := &object.Shared{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder(flags.Name), Metrics: mgr.Tokens, Elected: mgr.Elected(),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder(flags.Name), Forgetter: mgr.Tokens, Elected: mgr.Elected(),
 		Dependencies: object.Dependencies{
 			Created:   map[string]client.Object{string(auth.KindServiceAccount): &corev1.ServiceAccount{}},
 			Subscribe: subscribe,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -17,6 +18,9 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -28,7 +32,7 @@ type Applier struct {
 	client client.Client
 	user   string
 	owner  Owner
-	masked []string
+	secret bool
 }
 
 // Owner is the object whose manifests are applied.
@@ -38,16 +42,11 @@ type Owner struct {
 	Namespace, Name string
 }
 
-// New returns an Applier. The client acts as the user, whose name is for errors. The texts in
-// secrets are masked in errors: give the values that came from Secrets into the manifests.
-func New(c client.Client, user string, owner Owner, secrets []string) *Applier {
-	a := &Applier{client: c, user: user, owner: owner}
-	for _, value := range secrets {
-		if value != "" {
-			a.masked = append(a.masked, value)
-		}
-	}
-	return a
+// New returns an Applier. The client acts as the user, whose name is for errors. If secret is true,
+// values of Secrets are in manifests of any kind. Then errors have no text of the API server that
+// could repeat a value.
+func New(c client.Client, user string, owner Owner, secret bool) *Applier {
+	return &Applier{client: c, user: user, owner: owner, secret: secret}
 }
 
 // Options say how [Applier.Apply] works. The zero value applies all objects.
@@ -68,6 +67,9 @@ type Options struct {
 	// BeforeWrite is called once, before the first request that stores something. After an error,
 	// nothing is stored. Nil does nothing.
 	BeforeWrite func(ctx context.Context) error
+	// BeforeDelete is called before each deletion that Force needs. After an error, the object is
+	// not deleted. Nil does nothing.
+	BeforeDelete func(ctx context.Context) error
 }
 
 // Result says what [Applier.Apply] has done.
@@ -76,7 +78,12 @@ type Result struct {
 	Changes []Change
 	// Versions are the versions that the objects have now.
 	Versions *Versions
+
+	uids map[types.UID]bool
 }
+
+// has reports whether an object with this UID was applied, or is as it was left.
+func (r *Result) has(uid types.UID) bool { return r != nil && r.uids[uid] }
 
 // Change is what was done with an object.
 type Change struct {
@@ -118,16 +125,17 @@ const concurrency = 4
 // of them. The result is never nil; after an error, it has the objects of the finished stages. The
 // error is an [*Error] or the cause of ctx.
 func (a *Applier) Apply(ctx context.Context, manifests []*unstructured.Unstructured, options Options) (*Result, error) {
-	result := &Result{Versions: &Versions{}}
+	result := &Result{Versions: &Versions{}, uids: map[types.UID]bool{}}
 	if err := a.prepare(manifests); err != nil {
 		return result, err
 	}
+	placed := make(map[object.ObjMetadata]bool, len(manifests))
 	p := newProbe(a, manifests, options)
 	manager := ssa.NewResourceManager(p, nil, ssa.Owner{Field: FieldManager, Group: Group})
 	manager.SetConcurrency(concurrency)
 	manager.SetOwnerLabels(manifests, a.owner.Name, a.owner.Namespace)
 	for _, stage := range stagesOf(manifests) {
-		if err := a.place(stage); err != nil {
+		if err := a.place(stage, placed); err != nil {
 			return result, err
 		}
 		if err := a.applyStage(ctx, manager, p, stage, options, result); err != nil {
@@ -136,7 +144,7 @@ func (a *Applier) Apply(ctx context.Context, manifests []*unstructured.Unstructu
 			}
 			return result, err
 		}
-		p.remember(result.Versions)
+		p.remember(result)
 	}
 	return result, nil
 }
@@ -146,8 +154,13 @@ func (a *Applier) prepare(manifests []*unstructured.Unstructured) error {
 	seen := map[object.ObjMetadata]bool{}
 	for _, o := range manifests {
 		key := keyOf(o)
-		if seen[key] {
-			return a.refuse(ReasonInvalid, key, "two manifests are this object", "remove one of them")
+		switch {
+		case !isKind(o.GroupVersionKind()) || !isObject(o.GroupVersionKind()):
+			return a.refuse(ReasonUnknownKind, key, fmt.Sprintf("%.300q, %.300q is no kind of objects", o.GetAPIVersion(), o.GetKind()), "correct apiVersion and kind")
+		case object.RBACGroupKind[key.GroupKind] && strings.Contains(key.Name, "__"):
+			return a.refuse(ReasonInvalid, key, "an inventory cannot name the object", "choose a name without two underscores in a row")
+		case seen[key]:
+			return a.twice(key)
 		}
 		seen[key] = true
 	}
@@ -159,14 +172,29 @@ func (a *Applier) prepare(manifests []*unstructured.Unstructured) error {
 	return nil
 }
 
+// isObject reports whether the kind has objects. Kubernetes' API groups also have kinds of answers and
+// of options, such as Status, with which package ssa cannot work.
+func isObject(kind schema.GroupVersionKind) bool {
+	known, err := scheme.Scheme.New(kind)
+	if err != nil {
+		return true // a kind of a CustomResourceDefinition
+	}
+	_, ok := known.(metav1.Object)
+	return ok
+}
+
+func (a *Applier) twice(key object.ObjMetadata) error {
+	return a.refuse(ReasonInvalid, key, "two manifests are this object", "remove one of them")
+}
+
 // refuse returns the error for a manifest that no API server needs to judge.
 func (a *Applier) refuse(reason Reason, key object.ObjMetadata, what, fix string) error {
 	return &Error{Reason: reason, Verb: verbApply, Key: key, User: a.user, Err: errors.New(what), Fix: fix, text: what}
 }
 
 // place removes the namespace of cluster-scoped objects, and refuses other objects without a
-// namespace.
-func (a *Applier) place(stage []*unstructured.Unstructured) error {
+// namespace. The map placed has the objects of earlier stages, and gets those of this stage.
+func (a *Applier) place(stage []*unstructured.Unstructured, placed map[object.ObjMetadata]bool) error {
 	for _, o := range stage {
 		mapping, err := a.client.RESTMapper().RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
 		if err != nil {
@@ -178,6 +206,10 @@ func (a *Applier) place(stage []*unstructured.Unstructured) error {
 		case o.GetNamespace() == "":
 			return a.refuse(ReasonNoNamespace, keyOf(o), "the manifest has no namespace", "add metadata.namespace, or set spec.targetNamespace")
 		}
+		if key := keyOf(o); placed[key] {
+			return a.twice(key)
+		}
+		placed[keyOf(o)] = true
 	}
 	return nil
 }
@@ -224,6 +256,9 @@ func (a *Applier) applyStage(
 	var definitions []*unstructured.Unstructured
 	for i, entry := range set.Entries {
 		change := Change{Entry{entry.ObjMetadata, entry.GroupVersion}, entry.Action}
+		if change.Key.Name == "" {
+			return fmt.Errorf("package ssa does not say what became of %s", describe(keyOf(todo[i])))
+		}
 		result.Changes = append(result.Changes, change)
 		if utils.IsCRD(todo[i]) && entry.Action != ssa.UnchangedAction && entry.Action != ssa.SkippedAction {
 			definitions = append(definitions, todo[i])

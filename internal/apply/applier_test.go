@@ -13,6 +13,7 @@ import (
 	"github.com/fluxcd/cli-utils/pkg/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,6 +32,7 @@ type server struct {
 	writes   int
 	requests []string
 	fail     func(verb, name string) error
+	served   string // the only version that Get serves; empty for all
 }
 
 func newServer() *server {
@@ -38,23 +40,43 @@ func newServer() *server {
 }
 
 func (s *server) RESTMapper() apimeta.RESTMapper {
-	mapper := apimeta.NewDefaultRESTMapper(nil)
+	group := schema.GroupVersion{Group: "example.com", Version: "v1"}
+	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: group.Group, Version: "v1beta1"}, group})
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, apimeta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, apimeta.RESTScopeRoot)
+	for _, version := range []string{"v1", "v1beta1"} {
+		mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Widget"}, apimeta.RESTScopeNamespace)
+	}
 	return mapper
 }
 
 func (s *server) begin(verb string, o client.Object) (object.ObjMetadata, error) {
-	key := keyOf(o.(*unstructured.Unstructured))
+	whole, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		whole = object1("v1", o.GetObjectKind().GroupVersionKind().Kind, o.GetNamespace(), o.GetName())
+	}
+	key := keyOf(whole)
 	s.requests = append(s.requests, verb+" "+key.Name)
 	return key, s.fail(verb, key.Name)
 }
 
-func (s *server) Get(_ context.Context, name client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+func (s *server) Get(ctx context.Context, name client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if short, ok := o.(*metav1.PartialObjectMetadata); ok {
+		whole := &unstructured.Unstructured{}
+		whole.SetGroupVersionKind(short.GroupVersionKind())
+		if err := s.Get(ctx, name, whole); err != nil {
+			return err
+		}
+		short.UID, short.Labels, short.Name = whole.GetUID(), whole.GetLabels(), name.Name
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o.SetNamespace(name.Namespace)
 	o.SetName(name.Name)
+	if s.served != "" && o.GetObjectKind().GroupVersionKind().Version != s.served {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource"}}
+	}
 	key, err := s.begin("get", o)
 	if err != nil {
 		return err
@@ -126,7 +148,7 @@ func configMaps(n int) []*unstructured.Unstructured {
 // TestRequests counts the requests for new and for known objects.
 func TestRequests(t *testing.T) {
 	s := newServer()
-	a := New(s, user, Owner{Namespace: "apps", Name: "app"}, nil)
+	a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
 	began := 0
 	result, err := a.Apply(t.Context(), configMaps(50), Options{BeforeWrite: func(context.Context) error {
 		began++
@@ -160,7 +182,7 @@ func TestRequests(t *testing.T) {
 func TestInventoryFirst(t *testing.T) {
 	s := newServer()
 	want := errors.New("the status cannot be written")
-	_, err := New(s, user, Owner{}, nil).Apply(t.Context(), configMaps(3), Options{BeforeWrite: func(context.Context) error { return want }})
+	_, err := New(s, user, Owner{}, false).Apply(t.Context(), configMaps(3), Options{BeforeWrite: func(context.Context) error { return want }})
 	if !errors.Is(err, want) || len(s.objects) != 0 {
 		t.Errorf("%v, %d objects", err, len(s.objects))
 	}
@@ -169,7 +191,7 @@ func TestInventoryFirst(t *testing.T) {
 // TestUnreadable asserts that an object that cannot be read is not written.
 func TestUnreadable(t *testing.T) {
 	s := newServer()
-	a := New(s, user, Owner{}, nil)
+	a := New(s, user, Owner{}, false)
 	result, err := a.Apply(t.Context(), configMaps(2), Options{})
 	must.Succeed(t, err)
 	s.requests = nil
@@ -190,7 +212,7 @@ func TestUnreadable(t *testing.T) {
 func TestForce(t *testing.T) {
 	for text, deletes := range map[string]int{"field is immutable": 1, "must be positive": 0} {
 		s := newServer()
-		a := New(s, user, Owner{}, nil)
+		a := New(s, user, Owner{}, false)
 		result, err := a.Apply(t.Context(), configMaps(1), Options{})
 		must.Succeed(t, err)
 		s.fail = func(verb, name string) error {
@@ -209,10 +231,10 @@ func TestForce(t *testing.T) {
 // TestOtherOwner asserts that an object of another owner is written only if that owner yields.
 func TestOtherOwner(t *testing.T) {
 	s := newServer()
-	_, err := New(s, user, Owner{Namespace: "apps", Name: "first"}, nil).Apply(t.Context(), configMaps(1), Options{})
+	_, err := New(s, user, Owner{Namespace: "apps", Name: "first"}, false).Apply(t.Context(), configMaps(1), Options{})
 	must.Succeed(t, err)
 	stored := maps.Clone(s.objects)
-	second := New(s, user, Owner{Namespace: "apps", Name: "second"}, nil)
+	second := New(s, user, Owner{Namespace: "apps", Name: "second"}, false)
 	for name, yields := range map[string]func(context.Context, Entry, Owner) (bool, error){
 		"nobody is asked": nil,
 		"no":              func(context.Context, Entry, Owner) (bool, error) { return false, nil },
@@ -235,9 +257,92 @@ func TestOtherOwner(t *testing.T) {
 // TestPlace asserts that a cluster-scoped object loses its namespace.
 func TestPlace(t *testing.T) {
 	s := newServer()
-	result, err := New(s, user, Owner{}, nil).Apply(t.Context(), []*unstructured.Unstructured{object1("v1", "Namespace", "injected", "made")}, Options{})
+	result, err := New(s, user, Owner{}, false).Apply(t.Context(), []*unstructured.Unstructured{object1("v1", "Namespace", "injected", "made")}, Options{})
 	must.Succeed(t, err)
 	if entries := result.Entries(); len(entries) != 1 || entries[0].ID() != "_made__Namespace" {
 		t.Errorf("the entries are %v", entries)
+	}
+}
+
+// TestInjectedNamespace asserts that a cluster-scoped object is not pruned under the namespace that a
+// build has added to its manifest.
+func TestInjectedNamespace(t *testing.T) {
+	s := newServer()
+	owner := Owner{Namespace: "apps", Name: "app"}
+	a := New(s, user, owner, false)
+	manifest := object1("v1", "Namespace", "injected", "made")
+	announced := EntryOf(manifest)
+	result, err := a.Apply(t.Context(), []*unstructured.Unstructured{manifest}, Options{})
+	must.Succeed(t, err)
+	if canonical := a.Canonical([]Entry{announced, result.Entries()[0]}); len(canonical) != 1 || canonical[0] != result.Entries()[0] {
+		t.Errorf("the canonical entries are %v", canonical)
+	}
+	pruned, err := a.Prune(t.Context(), []Entry{announced}, result)
+	must.Succeed(t, err)
+	if len(pruned.Deleted) != 0 || len(s.objects) != 1 {
+		t.Errorf("pruned %+v", pruned)
+	}
+	if pruned, err = a.Prune(t.Context(), []Entry{announced}, nil); err != nil || len(pruned.Deleted) != 1 || len(s.objects) != 0 {
+		t.Errorf("pruned %+v, %v", pruned, err)
+	}
+	twice := []*unstructured.Unstructured{object1("v1", "Namespace", "a", "made"), object1("v1", "Namespace", "b", "made")}
+	if _, err := a.Apply(t.Context(), twice, Options{}); err == nil || len(s.objects) != 0 {
+		t.Errorf("one object under two namespaces: %v", err)
+	}
+}
+
+// TestNoObjects asserts that manifests are refused whose kind has no objects, or cannot be part of a
+// path, or which an inventory cannot name.
+func TestNoObjects(t *testing.T) {
+	for _, o := range []*unstructured.Unstructured{
+		object1("v1", "Status", "apps", "a"), object1("v1", "DeleteOptions", "apps", "a"), object1("v1", "PodList", "apps", "a"),
+		object1("../metrics", "Pod", "apps", "a"), object1("a/../b", "Pod", "apps", "a"), object1("v1", "Pod/exec", "apps", "a"),
+		object1("rbac.authorization.k8s.io/v1", "Role", "apps", "a__b"),
+	} {
+		s := newServer()
+		_, err := New(s, user, Owner{}, false).Apply(t.Context(), []*unstructured.Unstructured{o}, Options{})
+		if failed, ok := errors.AsType[*Error](err); !ok || failed.Reason != ReasonUnknownKind && failed.Reason != ReasonInvalid || len(s.requests) > 0 {
+			t.Errorf("%s %s: %v after %q", o.GetAPIVersion(), o.GetKind(), err, s.requests)
+		}
+	}
+	for _, version := range []string{"../v1", "v1/x", "", "V1"} {
+		if e, err := ParseEntry("apps_a__ConfigMap", version); err == nil {
+			t.Errorf("version %q is parsed as %+v", version, e)
+		}
+	}
+}
+
+// TestOtherVersion asserts that an object is found and pruned if the API server serves another
+// version of its kind than the inventory has.
+func TestOtherVersion(t *testing.T) {
+	for _, version := range []string{"v1beta1", "v1alpha1"} { // the mapper still has v1beta1, and never had v1alpha1
+		s := newServer()
+		a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+		result, err := a.Apply(t.Context(), []*unstructured.Unstructured{object1("example.com/v1", "Widget", "apps", "a")}, Options{})
+		must.Succeed(t, err)
+		e := result.Entries()[0]
+		e.Version, s.served = version, "v1"
+		if left, err := a.Remaining(t.Context(), []Entry{e}); err != nil || len(left) != 1 {
+			t.Errorf("%s: left %v, %v", version, left, err)
+		}
+	}
+}
+
+// TestVerifyBeforeDelete asserts that force deletes nothing if BeforeDelete fails.
+func TestVerifyBeforeDelete(t *testing.T) {
+	s := newServer()
+	a := New(s, user, Owner{}, false)
+	result, err := a.Apply(t.Context(), configMaps(1), Options{})
+	must.Succeed(t, err)
+	s.fail = func(verb, name string) error {
+		if verb != "try" {
+			return nil
+		}
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, name, field.ErrorList{field.Invalid(field.NewPath("data"), "x", "field is immutable")})
+	}
+	gone := errors.New("the account is gone")
+	_, err = a.Apply(t.Context(), configMaps(1), Options{Inventory: result.Entries(), Force: true, BeforeDelete: func(context.Context) error { return gone }})
+	if !errors.Is(err, gone) || s.count("delete") != 0 {
+		t.Errorf("%v after %q", err, s.requests)
 	}
 }

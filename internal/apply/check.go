@@ -3,6 +3,7 @@ package apply
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/fluxcd/cli-utils/pkg/object"
@@ -41,7 +42,7 @@ func (a *Applier) Check(ctx context.Context, inventory []Entry, versions *Versio
 		state.changed = inventory
 		return state, nil
 	}
-	for _, group := range groupsOf(inventory) {
+	for _, group := range groupsOf(a.Canonical(inventory)) {
 		found, err := a.read(ctx, group)
 		if err != nil {
 			return nil, err
@@ -93,9 +94,9 @@ const (
 // namespace.
 func (a *Applier) read(ctx context.Context, entries []Entry) (map[object.ObjMetadata]version, error) {
 	found := make(map[object.ObjMetadata]version, len(entries))
-	if len(entries) > 1 {
+	if len(entries) > 1 && isKind(entries[0].kind()) {
 		err := a.list(ctx, entries, found)
-		if !apierrors.IsForbidden(err) && !apierrors.IsMethodNotSupported(err) {
+		if !apierrors.IsForbidden(err) && !apierrors.IsMethodNotSupported(err) && !isUnserved(err) && !apimeta.IsNoMatchError(err) {
 			return found, a.unlessGone(verbList, entries[0], err)
 		}
 	}
@@ -134,11 +135,38 @@ func (a *Applier) list(ctx context.Context, entries []Entry, found map[object.Ob
 	return nil
 }
 
-// metadata reads the metadata of an object.
+// metadata reads the metadata of an object. If the API server does not serve the entry's version of
+// the kind any more, metadata uses another one.
 func (a *Applier) metadata(ctx context.Context, e Entry) (*metav1.PartialObjectMetadata, error) {
+	mapping, err := a.mapping(e)
+	if err != nil {
+		return nil, err
+	}
 	o := &metav1.PartialObjectMetadata{}
-	o.SetGroupVersionKind(e.kind())
-	return o, a.client.Get(ctx, e.objectKey(), o)
+	o.SetGroupVersionKind(mapping.GroupVersionKind)
+	err = a.client.Get(ctx, e.objectKey(), o)
+	if !isUnserved(err) {
+		return o, err
+	}
+	// The mapping is older than the API server's kinds.
+	others, mappingErr := a.client.RESTMapper().RESTMappings(e.Key.GroupKind)
+	if mappingErr != nil {
+		return nil, mappingErr
+	}
+	for _, other := range others {
+		o.SetGroupVersionKind(other.GroupVersionKind)
+		if err = a.client.Get(ctx, e.objectKey(), o); !isUnserved(err) {
+			break
+		}
+	}
+	return o, err
+}
+
+// isUnserved reports whether the API server does not know the path of a request. If it knows the path,
+// but not the object, the answer names the object.
+func isUnserved(err error) bool {
+	var status apierrors.APIStatus
+	return apierrors.IsNotFound(err) && errors.As(err, &status) && (status.Status().Details == nil || status.Status().Details.Name == "")
 }
 
 // unlessGone returns nil if the object or its kind does not exist. Otherwise it explains the error.

@@ -3,9 +3,11 @@ package apply
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"github.com/fluxcd/cli-utils/pkg/object"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,10 +29,60 @@ func EntryOf(o *unstructured.Unstructured) Entry {
 // ParseEntry is the inverse of [Entry.ID]. The version is not part of the ID.
 func ParseEntry(id, version string) (Entry, error) {
 	key, err := object.ParseObjMetadata(id)
-	if err != nil || key.Name == "" || key.GroupKind.Kind == "" || version == "" {
+	e := Entry{Key: key, Version: version}
+	if err != nil || key.Name == "" || !isKind(e.kind()) {
 		return Entry{}, fmt.Errorf("%.300q with version %.60q is no entry of an inventory", id, version)
 	}
-	return Entry{Key: key, Version: version}, nil
+	return e, nil
+}
+
+var (
+	groupPattern   = regexp.MustCompile(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*)?$`)
+	versionPattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	kindPattern    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*$`)
+)
+
+// isKind reports whether the text can be a kind of an API server. Group and version become parts of
+// the paths of requests.
+func isKind(kind schema.GroupVersionKind) bool {
+	return len(kind.Group) <= 253 && groupPattern.MatchString(kind.Group) && len(kind.Version) <= 63 && versionPattern.MatchString(kind.Version) &&
+		len(kind.Kind) <= 253 && kindPattern.MatchString(kind.Kind)
+}
+
+// Canonical returns the entries as the API server names their objects: an object of a cluster-scoped
+// kind has no namespace. Of two entries of one object, the first stays. An entry whose kind is
+// unknown stays as it is.
+func (a *Applier) Canonical(entries []Entry) []Entry {
+	seen := make(map[object.ObjMetadata]bool, len(entries))
+	canonical := make([]Entry, 0, len(entries))
+	for _, e := range entries {
+		if e.Key.Namespace != "" && a.isClusterScoped(e) {
+			e.Key.Namespace = ""
+		}
+		if !seen[e.Key] {
+			seen[e.Key] = true
+			canonical = append(canonical, e)
+		}
+	}
+	return canonical
+}
+
+func (a *Applier) isClusterScoped(e Entry) bool {
+	mapping, err := a.mapping(e)
+	return err == nil && mapping.Scope.Name() == apimeta.RESTScopeNameRoot
+}
+
+// mapping returns how the API server serves the entry's kind. If the API server does not serve the
+// entry's version, another version of the kind is as good.
+func (a *Applier) mapping(e Entry) (*apimeta.RESTMapping, error) {
+	if !isKind(e.kind()) {
+		return nil, &apimeta.NoKindMatchError{GroupKind: e.Key.GroupKind, SearchedVersions: []string{e.Version}}
+	}
+	mapping, err := a.client.RESTMapper().RESTMapping(e.Key.GroupKind, e.Version)
+	if apimeta.IsNoMatchError(err) {
+		return a.client.RESTMapper().RESTMapping(e.Key.GroupKind)
+	}
+	return mapping, err
 }
 
 // ID returns the entry's key as text: "<namespace>_<name>_<group>_<kind>". Flux writes the same text

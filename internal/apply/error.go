@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"strings"
 
@@ -144,25 +145,30 @@ func isAdmission(text string) bool {
 // maxText bounds what an [Error] says of an API server's answer, in bytes.
 const maxText = 1000
 
-// text returns what may be said of an API server's answer. An answer about a Secret can repeat the
-// Secret's values. So only the names of the fields are said then.
-func (a *Applier) text(key object.ObjMetadata, err error) string {
-	text := err.Error()
-	if key.GroupKind.Kind == "Secret" && !apierrors.IsForbidden(err) && !errors.Is(err, context.DeadlineExceeded) {
-		text = "the API server does not accept the Secret" + fieldsOf(err) + "; its answer is not shown, since it may have values of the Secret"
-	}
-	for _, value := range a.masked {
-		text = strings.ReplaceAll(text, value, mask)
-	}
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
-	if len(text) > maxText {
-		text = strings.ToValidUTF8(text[:maxText], "") + "…"
-	}
-	return text
+// isHarmless reports whether an error has no value of the object that a request had.
+func isHarmless(text string, err error) bool {
+	_, connection := errors.AsType[*url.Error](err)
+	return connection || noRight.MatchString(text) || apimeta.IsNoMatchError(err) || apierrors.IsTooManyRequests(err) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// mask stands for a secret value in a text.
-const mask = "*****"
+// noRight matches the API server's answer to a request for which the user lacks a right. It names the
+// user, the verb and the resource, and no value of the object.
+var noRight = regexp.MustCompile(`User "[^"]*" cannot [a-z]+ resource "`)
+
+// text returns what may be said of an API server's answer. An answer about a Secret can repeat the
+// Secret's values, and so can an answer about another object with such values. Only the names of the
+// fields are said then.
+func (a *Applier) text(key object.ObjMetadata, err error) string {
+	text := err.Error()
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
+	}
+	if (a.secret || key.GroupKind.Kind == "Secret") && !isHarmless(text, err) {
+		text = "the API server does not accept the object" + fieldsOf(err) + "; its answer is not shown, since it may have values of Secrets"
+	}
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+}
 
 // fieldsOf returns the fields that an API server's answer names.
 func fieldsOf(err error) string {

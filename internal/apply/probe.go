@@ -70,25 +70,24 @@ func newProbe(a *Applier, manifests []*unstructured.Unstructured, options Option
 		answers: map[object.ObjMetadata]answer{}, refused: map[object.ObjMetadata]error{}, failed: map[object.ObjMetadata]*Error{},
 		found: map[object.ObjMetadata]version{},
 	}
-	for _, e := range options.Inventory {
+	for _, e := range a.Canonical(options.Inventory) {
 		p.known[e.Key] = true
 	}
 	p.begin = once(options.BeforeWrite)
 	return p
 }
 
-// once returns a function that calls do, unless a call has succeeded. The calls do not overlap.
+// once returns a function that calls do at its first call. Each call returns the error of do.
 func once(do func(context.Context) error) func(context.Context) error {
 	var mu sync.Mutex
+	var err error
 	done := do == nil
 	return func(ctx context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if done {
-			return nil
+		if !done {
+			done, err = true, do(ctx)
 		}
-		err := do(ctx)
-		done = err == nil
 		return err
 	}
 }
@@ -112,11 +111,12 @@ func (p *probe) keep(key object.ObjMetadata, state *State) bool {
 }
 
 // remember adds the versions of all objects so far.
-func (p *probe) remember(versions *Versions) {
+func (p *probe) remember(result *Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, v := range p.found {
-		versions.add(key, v.uid, v.resourceVersion)
+		result.Versions.add(key, v.uid, v.resourceVersion)
+		result.uids[v.uid] = true
 	}
 }
 
@@ -246,6 +246,11 @@ func (p *probe) Delete(ctx context.Context, o client.Object, options ...client.D
 	}
 	if err := p.begin(ctx); err != nil {
 		return err
+	}
+	if p.options.BeforeDelete != nil {
+		if err := p.options.BeforeDelete(ctx); err != nil {
+			return err
+		}
 	}
 	uid := o.GetUID()
 	if err := p.Client.Delete(ctx, o, append(options, client.Preconditions{UID: &uid})...); err != nil {

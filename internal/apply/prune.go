@@ -24,12 +24,13 @@ type Pruned struct {
 }
 
 // Prune deletes objects that are no longer wanted, in the opposite order of Apply. It goes on after
-// an error, and returns the first one. Objects that do not exist are in no list of the result.
-func (a *Applier) Prune(ctx context.Context, entries []Entry) (Pruned, error) {
+// an error, and returns the first one. Objects that do not exist are in no list of the result. The
+// objects of applied stay, whatever their entries say. Nil has no objects.
+func (a *Applier) Prune(ctx context.Context, entries []Entry, applied *Result) (Pruned, error) {
 	var pruned Pruned
 	var first error
-	for _, e := range deletionOrder(entries) {
-		deleted, left, err := a.prune(ctx, e)
+	for _, e := range deletionOrder(a.Canonical(entries)) {
+		deleted, left, err := a.prune(ctx, e, applied)
 		switch {
 		case err != nil:
 			pruned.Failed = append(pruned.Failed, e)
@@ -51,7 +52,7 @@ func (a *Applier) Prune(ctx context.Context, entries []Entry) (Pruned, error) {
 // Remaining returns the entries whose objects still exist.
 func (a *Applier) Remaining(ctx context.Context, entries []Entry) ([]Entry, error) {
 	var left []Entry
-	for _, e := range entries {
+	for _, e := range a.Canonical(entries) {
 		_, err := a.metadata(ctx, e)
 		switch {
 		case err == nil:
@@ -64,10 +65,13 @@ func (a *Applier) Remaining(ctx context.Context, entries []Entry) ([]Entry, erro
 }
 
 // prune deletes one object.
-func (a *Applier) prune(ctx context.Context, e Entry) (deleted, left bool, err error) {
+func (a *Applier) prune(ctx context.Context, e Entry, applied *Result) (deleted, left bool, err error) {
 	o, err := a.metadata(ctx, e)
 	if err != nil {
 		return false, false, a.unlessGone(verbGet, e, err)
+	}
+	if applied.has(o.UID) {
+		return false, false, nil
 	}
 	if a.keeps(o) {
 		return false, true, nil

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
 )
 
@@ -34,8 +35,9 @@ type Request struct {
 	Secret bool
 }
 
-// Build returns the objects of an archive, in kustomize's order. An error is an [*Error] if the
-// input is the cause; otherwise it is an error of [sandbox.Pool.Do].
+// Build returns the objects of an archive, in kustomize's order. It takes memory for the objects from
+// the account of ctx ([reserve.Take]). An error is an [*Error] if the input is the cause; otherwise
+// it is an error of [sandbox.Pool.Do] or of [reserve.Take].
 func (b *Builder) Build(ctx context.Context, request Request) (objects []*unstructured.Unstructured, err error) {
 	parts, err := encodeRequest(header{Spec: request.Spec, Limits: b.limits}, request.Archive)
 	if err != nil {
@@ -43,6 +45,10 @@ func (b *Builder) Build(ctx context.Context, request Request) (objects []*unstru
 	}
 	var refused *Error
 	err = b.pool.Do(ctx, sandbox.Request{Tenant: request.Tenant, Parts: parts, Alone: request.Secret}, func(answer []byte) (err error) {
+		// The objects stay in memory until the caller has applied them.
+		if err := reserve.Take(ctx, reserve.Cost(len(answer), values(answer))); err != nil {
+			return err
+		}
 		if objects, refused, err = decodeAnswer(answer, b.limits); err != nil {
 			return badAnswer(err)
 		}

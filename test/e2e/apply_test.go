@@ -146,10 +146,10 @@ func (w *applyWorld) as(t *testing.T) *impersonation.Client {
 }
 
 // applier returns an Applier of an owner with this name.
-func (w *applyWorld) applier(t *testing.T, name string, secrets ...string) *apply.Applier {
+func (w *applyWorld) applier(t *testing.T, name string) *apply.Applier {
 	t.Helper()
 	c := w.as(t)
-	return apply.New(c, c.User(), apply.Owner{Namespace: w.namespace, Name: name}, secrets)
+	return apply.New(c, c.User(), apply.Owner{Namespace: w.namespace, Name: name}, false)
 }
 
 // manifests parses documents of YAML. NAMESPACE stands for the tenant's namespace.
@@ -309,14 +309,16 @@ func TestApply(t *testing.T) {
 		if one.Data["key"] != "kept" || len(again.Changed()) != 0 {
 			t.Errorf("%+v, %+v", one, again.Changes)
 		}
-		patch(t, one, func(o *corev1.ConfigMap) { o.Annotations = map[string]string{"kustomize.toolkit.lanyard.dev/prune": "disabled"} })
+		patch(t, one, func(o *corev1.ConfigMap) {
+			o.Annotations = map[string]string{"kustomize.toolkit.lanyard.dev/prune": "disabled"}
+		})
 	})
 	t.Run("prune", func(t *testing.T) {
 		other := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "others"}}
 		create(t, other)
 		forged := []apply.Entry{parseEntry(t, w.namespace+"_others__ConfigMap"), parseEntry(t, "kube-system_extension-apiserver-authentication__ConfigMap")}
 		gone := parseEntry(t, w.namespace+"_never__ConfigMap")
-		pruned, err := a.Prune(t.Context(), append(append(slices.Clone(inventory), forged...), gone))
+		pruned, err := a.Prune(t.Context(), append(append(slices.Clone(inventory), forged...), gone), nil)
 		failed, ok := errors.AsType[*apply.Error](err)
 		if !ok || failed.Reason != apply.ReasonForbidden || failed.User != "system:serviceaccount:"+w.namespace+":"+deployer || len(pruned.Failed) != 1 || pruned.Failed[0] != forged[1] {
 			t.Errorf("pruned %+v, %v", pruned, err)
@@ -377,28 +379,31 @@ func TestApplyRefusals(t *testing.T) {
 		reason   apply.Reason
 		says     string
 		force    bool
+		secret   bool // the manifests have values of Secrets
 	}{
-		"a cluster-scoped object": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: mine}", apply.ReasonForbidden, `cannot patch resource "clusterroles"`, false},
-		"a namespace":             {head + "Namespace\nmetadata: {name: apply-mine}", apply.ReasonForbidden, "namespaces", false},
-		"another namespace":       {head + "ConfigMap\nmetadata: {namespace: apply-foreign, name: c}", apply.ReasonForbidden, `namespace "apply-foreign"`, false},
-		"a missing namespace":     {head + "ConfigMap\nmetadata: {namespace: apply-nowhere, name: c}", apply.ReasonForbidden, `namespace "apply-nowhere"`, false},
-		"no namespace":            {head + "ConfigMap\nmetadata: {name: c}", apply.ReasonNoNamespace, "spec.targetNamespace", false},
+		"a cluster-scoped object": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: mine}", apply.ReasonForbidden, `cannot patch resource "clusterroles"`, false, false},
+		"a namespace":             {head + "Namespace\nmetadata: {name: apply-mine}", apply.ReasonForbidden, "namespaces", false, false},
+		"another namespace":       {head + "ConfigMap\nmetadata: {namespace: apply-foreign, name: c}", apply.ReasonForbidden, `namespace "apply-foreign"`, false, false},
+		"a missing namespace":     {head + "ConfigMap\nmetadata: {namespace: apply-nowhere, name: c}", apply.ReasonForbidden, `namespace "apply-nowhere"`, false, false},
+		"no namespace":            {head + "ConfigMap\nmetadata: {name: c}", apply.ReasonNoNamespace, "spec.targetNamespace", false, false},
 		"more rights than its own": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {namespace: NAMESPACE, name: b}\n" +
-			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}", apply.ReasonForbidden, "RoleBinding", false},
-		"an unknown kind":       {"apiVersion: example.com/v1\nkind: Widget\nmetadata: {namespace: NAMESPACE, name: w}", apply.ReasonUnknownKind, "CustomResourceDefinition of Widget.example.com", false},
-		"a wrong field":         {head + "ConfigMap\nmetadata: {namespace: NAMESPACE, name: c}\ndata: {key: {nested: true}}", apply.ReasonInvalid, "", false},
-		"a wrong value":         {head + "Service\nmetadata: {namespace: NAMESPACE, name: s}\nspec: {ports: [{port: 99999}]}", apply.ReasonInvalid, "99999", false},
-		"a number in a Secret":  {head + "Secret\nmetadata: {namespace: NAMESPACE, name: s}\nstringData: {key: 4711471147}", apply.ReasonInvalid, "its answer is not shown", false},
-		"a wrong Secret":        {head + "Secret\nmetadata: {namespace: NAMESPACE, name: s}\ndata: {key: '4711471147!'}", apply.ReasonInvalid, "its answer is not shown", false},
-		"a substituted value":   {head + "ConfigMap\nmetadata: {namespace: NAMESPACE, name: c, labels: {l: 'wrong value 4711471147'}}", apply.ReasonInvalid, "*****", false},
-		"an immutable object":   {head + "Secret\nmetadata: {namespace: NAMESPACE, name: fixed}\nstringData: {key: other}", apply.ReasonImmutable, "spec.force", false},
-		"an object of another":  {head + "ConfigMap\nmetadata: {namespace: NAMESPACE, name: owned}", apply.ReasonOwned, "Kustomization " + w.namespace + "/other", false},
-		"a wrong value, forced": {head + "Service\nmetadata: {namespace: NAMESPACE, name: kept}\nspec: {ports: [{port: 99999}]}", apply.ReasonInvalid, "99999", true},
-		"twice":                 {head + "ConfigMap\nmetadata: {namespace: NAMESPACE, name: good}", apply.ReasonInvalid, "two manifests", false},
+			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}", apply.ReasonForbidden, "RoleBinding", false, false},
+		"an unknown kind":       {"apiVersion: example.com/v1\nkind: Widget\nmetadata: {namespace: NAMESPACE, name: w}", apply.ReasonUnknownKind, "CustomResourceDefinition of Widget.example.com", false, false},
+		"a wrong field":         {head + "ConfigMap\nmetadata: {namespace: NAMESPACE, name: c}\ndata: {key: {nested: true}}", apply.ReasonInvalid, "", false, false},
+		"a wrong value":         {head + "Service\nmetadata: {namespace: NAMESPACE, name: s}\nspec: {ports: [{port: 99999}]}", apply.ReasonInvalid, "99999", false, false},
+		"a number in a Secret":  {head + "Secret\nmetadata: {namespace: NAMESPACE, name: s}\nstringData: {key: 4711471147}", apply.ReasonInvalid, "its answer is not shown", false, false},
+		"a wrong Secret":        {head + "Secret\nmetadata: {namespace: NAMESPACE, name: s}\ndata: {key: '4711471147!'}", apply.ReasonInvalid, "its answer is not shown", false, false},
+		"a substituted value":   {head + "ConfigMap\nmetadata: {namespace: NAMESPACE, name: c, labels: {l: 'wrong value 4711471147'}}", apply.ReasonInvalid, "(metadata.labels); its answer is not shown", false, true},
+		"an immutable object":   {head + "Secret\nmetadata: {namespace: NAMESPACE, name: fixed}\nstringData: {key: other}", apply.ReasonImmutable, "spec.force", false, false},
+		"an object of another":  {head + "ConfigMap\nmetadata: {namespace: NAMESPACE, name: owned}", apply.ReasonOwned, "Kustomization " + w.namespace + "/other", false, false},
+		"a wrong value, forced": {head + "Service\nmetadata: {namespace: NAMESPACE, name: kept}\nspec: {ports: [{port: 99999}]}", apply.ReasonInvalid, "99999", true, false},
+		"twice":                 {head + "ConfigMap\nmetadata: {namespace: NAMESPACE, name: good}", apply.ReasonInvalid, "two manifests", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifests := w.manifests(t, head+"ConfigMap\nmetadata: {namespace: NAMESPACE, name: good}\n---\n"+c.manifest)
-			_, err := w.applier(t, "refused", "4711471147").Apply(t.Context(), manifests, apply.Options{Force: c.force, BeforeWrite: func(context.Context) error {
+			tenant := w.as(t)
+			applier := apply.New(tenant, tenant.User(), apply.Owner{Namespace: w.namespace, Name: "refused"}, c.secret)
+			_, err := applier.Apply(t.Context(), manifests, apply.Options{Force: c.force, BeforeWrite: func(context.Context) error {
 				t.Error("something is stored")
 				return nil
 			}})
@@ -511,7 +516,7 @@ spec:
 	if len(result.Changed()) != 2 {
 		t.Errorf("%+v", result.Changes)
 	}
-	pruned, err := a.Prune(t.Context(), result.Entries())
+	pruned, err := a.Prune(t.Context(), result.Entries(), nil)
 	must(t, "prune", err)
 	if len(pruned.Deleted) != 2 || pruned.Deleted[1].Key.GroupKind.Kind != "CustomResourceDefinition" {
 		t.Errorf("pruned %+v", pruned)
@@ -544,7 +549,7 @@ func TestApplyKilled(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		pruned, err := a.Prune(ctx, apply.Without(stored, result.Entries()))
+		pruned, err := a.Prune(ctx, apply.Without(stored, result.Entries()), result)
 		if err != nil {
 			return err
 		}

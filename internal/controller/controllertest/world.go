@@ -129,7 +129,7 @@ func (w *World[O]) boot() {
 	w.Shared = &source.Shared{
 		Shared: &tenant.Shared{
 			Shared: &object.Shared{
-				Client: w.counting(), Live: w.Kube, Recorder: w.Events, Metrics: tokens, Elected: w.Elected,
+				Client: w.counting(), Live: w.Kube, Recorder: w.Events, Forgetter: tokens, Elected: w.Elected,
 				Dependencies: object.Dependencies{Subscribe: w.Access.Subscribe},
 			},
 			Rules: spec.Rules{Providers: []string{"aws"}, TokenServer: true}, Renew: w.Access.Renew, Durations: tenant.NewDurations(),

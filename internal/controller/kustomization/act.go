@@ -2,6 +2,7 @@ package kustomization
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,10 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
 // run is one reconciliation that applies.
@@ -25,6 +28,7 @@ type run struct {
 	*kind
 
 	o         *v1alpha1.Kustomization
+	owner     apply.Owner
 	plan      plan
 	tenant    *impersonation.Client
 	applier   *apply.Applier
@@ -32,29 +36,30 @@ type run struct {
 	save      func(ctx context.Context) error
 
 	input     hash
-	known     bool          // there is a record of the object
-	last      record        // what was applied last
-	inventory []apply.Entry // status.inventory as it is stored now
+	last      record
+	inventory []apply.Entry // what status.inventory should have
+	stored    []apply.Entry // what status.inventory has
 }
 
 // Act implements object.Kind.
 func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save func(context.Context) error) (news object.News, err error) {
-	r := &run{kind: k, o: o, plan: p, save: save}
+	r := &run{kind: k, o: o, owner: apply.Owner{Namespace: o.Namespace, Name: o.Name}, plan: p, save: save}
 	if err := r.begin(ctx); err != nil {
 		return news, err
 	}
+	o.Status.LastAttemptedRevision = p.revision
 	var state *apply.State
-	if r.known && r.last.input == r.input {
+	if r.last.input == r.input {
 		if state, err = r.applier.Check(ctx, r.inventory, r.last.versions); err != nil {
 			return news, err
 		}
 		if len(state.Changed()) == 0 {
+			r.finish(r.last.versions)
 			return news, nil
 		}
 	}
 	// Until the end, the record says that nothing is known of the manifests.
-	k.records.set(o.UID, record{inventory: r.inventory})
-	o.Status.LastAttemptedRevision = p.revision
+	r.record(hash{}, nil)
 	manifests, err := r.build(ctx)
 	if err != nil {
 		return news, err
@@ -63,13 +68,25 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 	if err != nil {
 		return news, err
 	}
-	pruned, err := r.prune(ctx, result.Entries())
+	pruned, err := r.prune(ctx, result)
 	if err != nil {
 		return news, err
 	}
-	o.Status.LastAppliedRevision, o.Status.LastAppliedOriginRevision = p.revision, p.originRevision
-	k.records.set(o.UID, record{input: r.input, inventory: r.inventory, versions: result.Versions})
+	r.finish(result.Versions)
 	return newsOf(p.revision, result.Changed(), pruned), nil
+}
+
+// finish sets the status of manifests that are applied. The write of an earlier status may have
+// failed, so finish sets it also if nothing has changed.
+func (r *run) finish(versions *apply.Versions) {
+	r.setInventory(r.inventory)
+	r.o.Status.LastAppliedRevision, r.o.Status.LastAppliedOriginRevision = r.plan.revision, r.plan.originRevision
+	r.record(r.input, versions)
+}
+
+// record remembers the inventory and, if the manifests are applied, their input and versions.
+func (r *run) record(input hash, versions *apply.Versions) {
+	r.Records.set(r.o, record{input: input, inventory: r.inventory, unsure: !slices.Equal(r.inventory, r.stored), versions: versions})
 }
 
 // newsOf returns the news of a revision: what was created, configured and deleted.
@@ -94,38 +111,56 @@ func newsOf(revision string, changed []apply.Change, deleted []apply.Entry) obje
 // begin finds the account, the variables, and what was applied last.
 func (r *run) begin(ctx context.Context) (err error) {
 	if r.tenant, err = r.Clients.As(ctx, r.plan.account); err != nil {
+		if auth.CodeOf(err) == auth.CodeSubjectNotFound {
+			return object.Retryable(err) // the program watches no accounts
+		}
 		return err
 	}
 	if r.variables, err = readVariables(ctx, r.tenant, r.o); err != nil {
 		return err
 	}
-	if r.input, err = r.records.hash(r.plan, r.variables.values); err != nil {
+	if r.input, err = r.Records.hash(r.plan, r.variables.values); err != nil {
 		return err
 	}
-	r.applier = r.newApplier(r.tenant, r.o, r.variables.secrets)
-	r.last, r.known = r.records.get(r.o.UID)
-	r.inventory = r.last.inventory
-	if !r.known {
-		r.inventory, err = r.readInventory(ctx, r.o)
+	r.applier = newApplier(r.tenant, r.owner, r.variables.secret)
+	last, known := r.Records.get(r.o)
+	r.last, r.inventory, r.stored = last, last.inventory, last.inventory
+	if !known || last.unsure {
+		if r.stored, err = r.readInventory(ctx, r.o); err != nil {
+			return err
+		}
 	}
-	return err
+	if !known {
+		r.inventory = r.stored
+	}
+	return nil
 }
 
-func (*kind) newApplier(tenant *impersonation.Client, o *v1alpha1.Kustomization, secrets []string) *apply.Applier {
-	return apply.New(tenant, tenant.User(), apply.Owner{Namespace: o.Namespace, Name: o.Name}, secrets)
+func newApplier(tenant *impersonation.Client, owner apply.Owner, secret bool) *apply.Applier {
+	return apply.New(tenant, tenant.User(), owner, secret)
 }
 
 // build downloads the artifact, and builds the manifests.
 func (r *run) build(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	size := *r.plan.reference.Size // the download has this size, or fails
+	if err := reserve.Take(ctx, size); err != nil {
+		return nil, err
+	}
+	defer reserve.Free(ctx, size)
 	archive, err := r.Content.Fetch(ctx, r.plan.reference)
 	if err != nil {
 		return nil, err
 	}
 	spec := r.plan.spec
-	if post := r.o.Spec.PostBuild; post != nil {
-		spec.Substitute = &kustomize.Substitute{Values: r.variables.values, Strict: r.Strict, Always: post.SubstituteStrategy == v1alpha1.SubstituteAlways}
+	if spec.Substitute != nil {
+		substitute := *spec.Substitute
+		substitute.Values = r.variables.values
+		spec.Substitute = &substitute
 	}
-	manifests, err := r.Builder.Build(ctx, kustomize.Request{Tenant: r.o.Namespace, Archive: archive, Spec: spec, Secret: len(r.variables.secrets) > 0})
+	manifests, err := r.Builder.Build(ctx, kustomize.Request{Tenant: r.owner.Namespace, Archive: archive, Spec: spec, Secret: r.variables.secret})
+	if refused, ok := errors.AsType[*kustomize.Error](err); ok {
+		return nil, &buildError{err: refused, variable: r.variables.read}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -141,26 +176,33 @@ func (r *run) apply(ctx context.Context, manifests []*unstructured.Unstructured,
 		wanted = append(wanted, apply.EntryOf(o))
 	}
 	return r.applier.Apply(ctx, manifests, apply.Options{
-		Inventory: r.inventory, State: state, Force: r.plan.force, Ignore: r.plan.ignore, Yields: r.yields,
-		BeforeWrite: func(ctx context.Context) error {
-			added := apply.Without(wanted, r.inventory)
-			if len(added) == 0 {
-				return nil
-			}
-			r.setInventory(append(slices.Clone(r.inventory), added...))
-			if err := r.save(ctx); err != nil {
-				r.records.forget(r.o.UID) // the write may have reached the API server, or not
-				return err
-			}
-			r.records.set(r.o.UID, record{inventory: r.inventory})
-			return nil
-		},
+		Inventory: r.inventory, State: state, Force: r.plan.force, Ignore: r.plan.ignore, Yields: r.yields, BeforeDelete: r.tenant.Verify,
+		BeforeWrite: func(ctx context.Context) error { return r.announce(ctx, wanted) },
 	})
 }
 
+// announce adds entries to the stored inventory, before their objects are stored.
+func (r *run) announce(ctx context.Context, wanted []apply.Entry) error {
+	added := apply.Without(r.applier.Canonical(wanted), r.inventory)
+	if len(added) == 0 && slices.Equal(r.inventory, r.stored) {
+		return nil
+	}
+	before, shown := r.inventory, r.o.Status.Inventory
+	r.setInventory(append(slices.Clone(r.inventory), added...))
+	if err := r.save(ctx); err != nil {
+		r.inventory, r.stored, r.o.Status.Inventory = before, nil, shown // the write may have reached the API server, or not
+		r.record(hash{}, nil)
+		return err
+	}
+	r.stored = r.inventory
+	r.record(hash{}, nil)
+	return nil
+}
+
 // prune deletes the objects that left the inventory, and sets the inventory.
-func (r *run) prune(ctx context.Context, applied []apply.Entry) (deleted []apply.Entry, err error) {
-	obsolete := apply.Without(r.inventory, applied)
+func (r *run) prune(ctx context.Context, result *apply.Result) (deleted []apply.Entry, err error) {
+	applied := result.Entries()
+	obsolete := apply.Without(r.applier.Canonical(r.inventory), applied)
 	if len(obsolete) == 0 || !r.o.Spec.Prune {
 		r.setInventory(applied)
 		return nil, nil
@@ -169,32 +211,30 @@ func (r *run) prune(ctx context.Context, applied []apply.Entry) (deleted []apply
 	if err := r.tenant.Verify(ctx); err != nil {
 		return nil, err
 	}
-	pruned, err := r.applier.Prune(ctx, obsolete)
+	pruned, err := r.applier.Prune(ctx, obsolete, result)
 	r.setInventory(append(slices.Clone(applied), pruned.Failed...))
-	r.records.set(r.o.UID, record{inventory: r.inventory})
+	r.record(hash{}, nil)
 	return pruned.Deleted, err
 }
 
-// setInventory sets status.inventory if it changes. The status in the program's cache has no
-// inventory, so a status without inventory means that the stored one stays.
+// setInventory sets what status.inventory should have. If this is stored already, the status stays as
+// it is: the status in the program's cache has no inventory, and the write of a status without an
+// inventory changes none.
 func (r *run) setInventory(entries []apply.Entry) {
-	entries = slices.Clone(entries)
-	apply.Sort(entries)
-	before := slices.Clone(r.inventory)
-	apply.Sort(before)
-	if slices.Equal(entries, before) {
+	r.inventory = slices.Clone(entries)
+	apply.Sort(r.inventory)
+	if slices.Equal(r.inventory, r.stored) {
 		return
 	}
-	r.inventory = entries
-	stored := &v1alpha1.Inventory{Entries: make([]v1alpha1.InventoryEntry, 0, len(entries))}
-	for _, e := range entries {
-		stored.Entries = append(stored.Entries, v1alpha1.InventoryEntry{ID: e.ID(), Version: e.Version})
+	shown := &v1alpha1.Inventory{Entries: make([]v1alpha1.InventoryEntry, 0, len(entries))}
+	for _, e := range r.inventory {
+		shown.Entries = append(shown.Entries, v1alpha1.InventoryEntry{ID: e.ID(), Version: e.Version})
 	}
-	r.o.Status.Inventory = stored
+	r.o.Status.Inventory = shown
 }
 
-// readInventory reads status.inventory from the API server. An entry that cannot be parsed is
-// refused: whoever wrote it, its object would stay for ever.
+// readInventory reads status.inventory from the API server. An entry that cannot be parsed is an
+// error: whoever wrote it, its object would stay for ever.
 func (k *kind) readInventory(ctx context.Context, o *v1alpha1.Kustomization) ([]apply.Entry, error) {
 	whole := &v1alpha1.Kustomization{}
 	if err := k.Live.Get(ctx, client.ObjectKeyFromObject(o), whole); err != nil {
@@ -203,6 +243,11 @@ func (k *kind) readInventory(ctx context.Context, o *v1alpha1.Kustomization) ([]
 	if whole.UID != o.UID {
 		return nil, apierrors.NewConflict(v1alpha1.GroupVersion().WithResource("kustomizations").GroupResource(), o.Name, fmt.Errorf("the object was created anew"))
 	}
+	return entriesOf(whole)
+}
+
+// entriesOf returns the entries of status.inventory, sorted.
+func entriesOf(whole *v1alpha1.Kustomization) ([]apply.Entry, error) {
 	if whole.Status.Inventory == nil {
 		return nil, nil
 	}
@@ -214,32 +259,36 @@ func (k *kind) readInventory(ctx context.Context, o *v1alpha1.Kustomization) ([]
 		}
 		entries = append(entries, e)
 	}
+	apply.Sort(entries)
 	return entries, nil
 }
 
 // yields reports whether another Kustomization leaves an object to this one. This is so if the other
-// one does not exist, or if its inventory does not have the object.
+// one does not exist, or if its inventory does not have the object. Several goroutines call yields.
 func (r *run) yields(ctx context.Context, e apply.Entry, other apply.Owner) (bool, error) {
-	if other.Namespace != r.o.Namespace {
+	if other.Namespace != r.owner.Namespace {
 		return false, nil // nobody may learn what another namespace has
 	}
 	whole := &v1alpha1.Kustomization{}
 	err := r.Live.Get(ctx, client.ObjectKey{Namespace: other.Namespace, Name: other.Name}, whole)
-	switch {
-	case apierrors.IsNotFound(err):
-		return true, nil
-	case err != nil:
-		return false, object.Forbidden(err, "get", "kustomizations", other.Namespace)
-	case whole.Status.Inventory == nil:
+	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	return !slices.ContainsFunc(whole.Status.Inventory.Entries, func(stored v1alpha1.InventoryEntry) bool { return stored.ID == e.ID() }), nil
+	if err != nil {
+		return false, object.Forbidden(err, "get", "kustomizations", other.Namespace)
+	}
+	entries, err := entriesOf(whole)
+	if err != nil {
+		return false, nil //nolint:nilerr // an inventory that cannot be read may have the object
+	}
+	return len(apply.Without([]apply.Entry{e}, r.applier.Canonical(entries))) == 1, nil
 }
 
 // variables are the values of spec.postBuild.
 type variables struct {
-	values  map[string]string
-	secrets []string // the values that come from Secrets
+	values map[string]string
+	read   bool // some values come from ConfigMaps or Secrets
+	secret bool // some values come from Secrets
 }
 
 // readVariables reads the ConfigMaps and Secrets of spec.postBuild as the tenant.
@@ -248,7 +297,7 @@ func readVariables(ctx context.Context, tenant client.Reader, o *v1alpha1.Kustom
 	if post == nil {
 		return variables{}, nil
 	}
-	v := variables{values: map[string]string{}}
+	v := variables{values: map[string]string{}, read: len(post.SubstituteFrom) > 0}
 	for i, ref := range post.SubstituteFrom {
 		name := client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}
 		values, err := readReference(ctx, tenant, ref.Kind, name)
@@ -259,9 +308,7 @@ func readVariables(ctx context.Context, tenant client.Reader, o *v1alpha1.Kustom
 			return v, &variablesError{field: fmt.Sprintf("spec.postBuild.substituteFrom[%d]", i), kind: ref.Kind, name: ref.Name, err: err}
 		}
 		maps.Copy(v.values, values)
-		if ref.Kind == "Secret" {
-			v.secrets = slices.AppendSeq(v.secrets, maps.Values(values))
-		}
+		v.secret = v.secret || ref.Kind == "Secret"
 	}
 	maps.Copy(v.values, post.Substitute)
 	return v, nil

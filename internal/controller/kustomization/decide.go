@@ -3,6 +3,9 @@ package kustomization
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fluxcd/pkg/ssa/jsondiff"
@@ -56,7 +59,13 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 	if o.Spec.CommonMetadata != nil {
 		p.common = *o.Spec.CommonMetadata
 	}
-	for _, rule := range o.Spec.Ignore {
+	if post := o.Spec.PostBuild; post != nil {
+		p.spec.Substitute = &kustomize.Substitute{Strict: k.Strict, Always: post.SubstituteStrategy == v1alpha1.SubstituteAlways}
+	}
+	for i, rule := range o.Spec.Ignore {
+		if err := checkPointers(rule.Paths); err != nil {
+			return plan{}, object.Invalid(fmt.Sprintf("spec.ignore[%d].paths", i), "write JSON pointers such as /spec/replicas", "%w", err)
+		}
 		ignored := jsondiff.IgnoreRule{Paths: rule.Paths}
 		if t := rule.Target; t != nil {
 			ignored.Selector = &jsondiff.Selector{
@@ -69,6 +78,22 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 		return plan{}, object.Invalid("spec.ignore", "correct the selector or the path", "%w", err)
 	}
 	return p, nil
+}
+
+// checkPointers refuses texts that are no JSON pointers (RFC 6901), and negative indexes, with which
+// package ssa cannot work.
+func checkPointers(paths []string) error {
+	for _, path := range paths {
+		if !strings.HasPrefix(path, "/") {
+			return fmt.Errorf("%.100q is no JSON pointer", path)
+		}
+		for token := range strings.SplitSeq(path[1:], "/") {
+			if index, err := strconv.Atoi(token); err == nil && (index < 0 || strconv.Itoa(index) != token) {
+				return fmt.Errorf("%.100q has the index %s", path, token)
+			}
+		}
+	}
+	return nil
 }
 
 // account returns the ServiceAccount that applies.

@@ -33,6 +33,16 @@ func (e *variablesError) Error() string {
 
 func (e *variablesError) Unwrap() error { return e.err }
 
+// buildError is an error of a build.
+type buildError struct {
+	err      *kustomize.Error
+	variable bool // the input has variables of ConfigMaps or Secrets, which nobody watches
+}
+
+func (e *buildError) Error() string { return e.err.Error() }
+
+func (e *buildError) Unwrap() error { return e.err }
+
 // Explain implements object.Definition. A failure is Stalled if only a change of the object or of
 // its source helps. Such a change wakes the object.
 func (*kind) Explain(err error) (object.Failure, bool) {
@@ -50,8 +60,10 @@ func (*kind) Explain(err error) (object.Failure, bool) {
 			return object.Failure{Reason: meta.ReasonArtifactUnavailable}, true
 		}
 	}
-	if _, ok := errors.AsType[*kustomize.Error](err); ok {
-		return object.Failure{Reason: meta.ReasonBuildFailed, Stalled: true}, true
+	if failed, ok := errors.AsType[*buildError](err); ok {
+		// A build that was too large may have been too slow only because the machine was busy.
+		again := failed.variable || failed.err.Reason == kustomize.ReasonTooLarge
+		return object.Failure{Reason: meta.ReasonBuildFailed, Stalled: !again, AtInterval: again}, true
 	}
 	_, unavailable := errors.AsType[*sandbox.Error](err)
 	_, crowded := errors.AsType[*share.NoPlaceError](err)

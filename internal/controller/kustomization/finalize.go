@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
@@ -16,14 +19,6 @@ import (
 // Kustomization's deletion policy says so. If nobody can act as the tenant any more, the
 // Kustomization is deleted, and an event lists the objects that stay.
 func (k *kind) Finalize(ctx context.Context, o *v1alpha1.Kustomization) error {
-	err := k.deleteObjects(ctx, o)
-	if _, stays := errors.AsType[*object.LeftoverError](err); err == nil || stays {
-		k.records.forget(o.UID)
-	}
-	return err
-}
-
-func (k *kind) deleteObjects(ctx context.Context, o *v1alpha1.Kustomization) error {
 	if !deletes(o.Spec) {
 		return nil
 	}
@@ -33,21 +28,22 @@ func (k *kind) deleteObjects(ctx context.Context, o *v1alpha1.Kustomization) err
 	}
 	account, err := k.account(o)
 	if err != nil {
-		return leftover(inventory, err)
+		return leftover(ctx, inventory, err)
 	}
 	tenant, err := k.Clients.As(ctx, account)
 	if code := auth.CodeOf(err); code == auth.CodeSubjectNotFound || code == auth.CodeProofDenied {
-		return leftover(inventory, err)
+		return leftover(ctx, inventory, err)
 	}
 	if err != nil {
 		return err
 	}
-	applier := k.newApplier(tenant, o, nil)
-	pruned, err := applier.Prune(ctx, inventory)
+	// Errors of deletions have no values of the objects.
+	applier := newApplier(tenant, apply.Owner{Namespace: o.Namespace, Name: o.Name}, false)
+	pruned, err := applier.Prune(ctx, inventory, nil)
 	failed, known := errors.AsType[*apply.Error](err)
 	switch {
 	case known && (failed.Reason == apply.ReasonImpersonation || failed.Reason == apply.ReasonTerminating):
-		return leftover(pruned.Failed, err)
+		return leftover(ctx, pruned.Failed, err)
 	case err != nil:
 		return err
 	case o.Spec.DeletionPolicy != v1alpha1.DeletionPolicyWaitForTermination:
@@ -62,6 +58,9 @@ func (k *kind) deleteObjects(ctx context.Context, o *v1alpha1.Kustomization) err
 
 // deletes reports whether the applied objects are deleted with their Kustomization.
 func deletes(s v1alpha1.KustomizationSpec) bool {
+	if s.Suspend {
+		return false // a suspended Kustomization changes nothing, also when it is deleted
+	}
 	switch s.DeletionPolicy {
 	case v1alpha1.DeletionPolicyDelete, v1alpha1.DeletionPolicyWaitForTermination:
 		return true
@@ -72,8 +71,16 @@ func deletes(s v1alpha1.KustomizationSpec) bool {
 	}
 }
 
-// leftover returns the error for objects that nobody can delete.
-func leftover(entries []apply.Entry, cause error) error {
+// leftover returns the error for objects that nobody can delete. It logs the names of all: the error
+// has only the first, and no event can be made in a namespace that is being deleted.
+func leftover(ctx context.Context, entries []apply.Entry, cause error) error {
+	for some := range slices.Chunk(entries, namesPerLine) {
+		var ids []string
+		for _, e := range some {
+			ids = append(ids, e.ID())
+		}
+		log.FromContext(ctx).Info("objects of a deleted Kustomization stay", "objects", ids)
+	}
 	return &object.LeftoverError{Message: fmt.Sprintf("%s stay in the cluster, because nobody can act as their tenant: %v; delete them by hand", namesOf(entries), cause)}
 }
 
@@ -84,8 +91,12 @@ func (e *terminatingError) Error() string {
 	return namesOf(e.left) + " are being deleted; if they stay, look at their finalizers"
 }
 
-// maxNames is how many objects an error names.
-const maxNames = 10
+const (
+	// maxNames is how many objects an error names.
+	maxNames = 10
+	// namesPerLine is how many objects one line of the log names.
+	namesPerLine = 50
+)
 
 func namesOf(entries []apply.Entry) string {
 	var names []string

@@ -26,6 +26,9 @@ type Options struct {
 	Content *content.Client
 	// Builder builds manifests.
 	Builder *kustomize.Builder
+	// Records remember what was applied. The frame must forget objects that are gone:
+	// object.Shared.Forgetter must be these records.
+	Records *Records
 	// DefaultServiceAccount is the name of the account for Kustomizations that name no account. Each
 	// uses the account with this name in its own namespace. Empty: such Kustomizations are refused.
 	DefaultServiceAccount string
@@ -38,15 +41,11 @@ type Reconciler = object.Reconciler[*v1alpha1.Kustomization, plan]
 
 // New makes the reconciler.
 func New(shared *object.Shared, options Options) *Reconciler {
-	return object.New(shared, v1alpha1.KustomizationKind, &kind{Options: options, records: newRecords()})
+	return object.New(shared, v1alpha1.KustomizationKind, &kind{options})
 }
 
 // kind implements object.Kind.
-type kind struct {
-	Options
-
-	records *records
-}
+type kind struct{ Options }
 
 var _ object.Kind[*v1alpha1.Kustomization, plan] = (*kind)(nil)
 
@@ -59,7 +58,7 @@ func (*kind) Empty() (*v1alpha1.Kustomization, client.ObjectList) {
 // deleted with it.
 func (*kind) View(o *v1alpha1.Kustomization) object.View {
 	view := object.View{
-		Suspend: o.Spec.Suspend, Finalizer: true, Interval: o.Spec.Interval.Duration, Timeout: &metav1.Duration{Duration: timeoutOf(o)},
+		Suspend: o.Spec.Suspend, Finalizer: true, SlowFinalizer: true, Interval: o.Spec.Interval.Duration, Timeout: &metav1.Duration{Duration: timeoutOf(o)},
 		DependsOn: []object.Dependency{{Kind: o.Spec.SourceRef.Kind, Namespace: o.Namespace, Name: o.Spec.SourceRef.Name}},
 	}
 	if o.Spec.RetryInterval != nil {

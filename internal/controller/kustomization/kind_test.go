@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -58,7 +57,7 @@ func kustomization() *v1alpha1.Kustomization {
 func newKind(t *testing.T, all ...client.Object) *kind {
 	t.Helper()
 	c := kube(t, all...)
-	return &kind{Options: Options{Live: c, Sources: &Sources{reader: c}}, records: newRecords()}
+	return &kind{Options{Live: c, Sources: &Sources{reader: c}, Records: NewRecords()}}
 }
 
 // TestDecide checks the plan of a spec.
@@ -103,6 +102,10 @@ func TestDecideRefuses(t *testing.T) {
 		"no interval":     {func(o *v1alpha1.Kustomization) { o.Spec.Interval.Duration = 0 }, "spec.interval"},
 		"a long timeout":  {func(o *v1alpha1.Kustomization) { o.Spec.Timeout = &metav1.Duration{Duration: time.Hour} }, "spec.timeout"},
 		"no retry":        {func(o *v1alpha1.Kustomization) { o.Spec.RetryInterval = &metav1.Duration{} }, "spec.retryInterval"},
+		"a negative index": {func(o *v1alpha1.Kustomization) {
+			o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"/spec/values/x/-1"}}}
+		}, "spec.ignore[0].paths"},
+		"no pointer": {func(o *v1alpha1.Kustomization) { o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"spec"}}} }, "spec.ignore[0].paths"},
 		"a wrong selector": {func(o *v1alpha1.Kustomization) {
 			o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"/a"}, Target: &v1alpha1.Selector{LabelSelector: "a=(b"}}}
 		}, "spec.ignore"},
@@ -163,7 +166,7 @@ func TestVariables(t *testing.T) {
 	}
 	v, err := readVariables(t.Context(), c, o)
 	must.Succeed(t, err)
-	if want := map[string]string{"a": "1", "b": "2", "c": "3"}; !reflect.DeepEqual(v.values, want) || !slices.Equal(v.secrets, []string{"2", "2"}) {
+	if want := map[string]string{"a": "1", "b": "2", "c": "3"}; !reflect.DeepEqual(v.values, want) || !v.secret || !v.read {
 		t.Errorf("%+v", v)
 	}
 	for kind, says := range map[string]string{"Secret": "create it, or set optional", "ConfigMap": "create it, or set optional", "Pod": "neither ConfigMap nor Secret"} {
@@ -186,32 +189,35 @@ func TestInput(t *testing.T) {
 		must.Succeed(t, err)
 		return p
 	}
-	sum := func(r *records, p plan, values map[string]string) hash {
+	sum := func(r *Records, p plan, values map[string]string) hash {
 		h, err := r.hash(p, values)
 		must.Succeed(t, err)
 		return h
 	}
 	same := decide(func(*v1alpha1.Kustomization) {})
-	first := sum(k.records, same, map[string]string{"a": "1"})
-	if first != sum(k.records, decide(func(*v1alpha1.Kustomization) {}), map[string]string{"a": "1"}) {
+	first := sum(k.Records, same, map[string]string{"a": "1"})
+	if first != sum(k.Records, decide(func(*v1alpha1.Kustomization) {}), map[string]string{"a": "1"}) {
 		t.Error("the same input has two hashes")
 	}
-	if first == sum(newRecords(), same, map[string]string{"a": "1"}) {
+	if first == sum(NewRecords(), same, map[string]string{"a": "1"}) {
 		t.Error("the hash has no key")
 	}
-	if first == sum(k.records, same, map[string]string{"a": "2"}) {
+	if first == sum(k.Records, same, map[string]string{"a": "2"}) {
 		t.Error("the values are not in the hash")
 	}
 	for name, change := range map[string]func(*v1alpha1.Kustomization){
 		"account": func(o *v1alpha1.Kustomization) { o.Spec.ServiceAccountName = "other" },
 		"path":    func(o *v1alpha1.Kustomization) { o.Spec.Path = "other" },
-		"force":   func(o *v1alpha1.Kustomization) { o.Spec.Force = true },
+		"strategy": func(o *v1alpha1.Kustomization) {
+			o.Spec.PostBuild = &v1alpha1.PostBuild{SubstituteStrategy: v1alpha1.SubstituteAlways}
+		},
+		"force": func(o *v1alpha1.Kustomization) { o.Spec.Force = true },
 		"common": func(o *v1alpha1.Kustomization) {
 			o.Spec.CommonMetadata = &v1alpha1.CommonMetadata{Labels: map[string]string{"a": "b"}}
 		},
 		"ignore": func(o *v1alpha1.Kustomization) { o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"/a"}}} },
 	} {
-		if first == sum(k.records, decide(change), map[string]string{"a": "1"}) {
+		if first == sum(k.Records, decide(change), map[string]string{"a": "1"}) {
 			t.Errorf("%s is not in the hash", name)
 		}
 	}
@@ -225,12 +231,12 @@ func TestInventory(t *testing.T) {
 	o := kustomization()
 	entries, err := k.readInventory(t.Context(), o)
 	must.Succeed(t, err)
-	r := &run{kind: k, o: o, inventory: entries}
+	r := &run{kind: k, o: o, inventory: entries, stored: entries}
 	if r.setInventory([]apply.Entry{entries[1], entries[0]}); o.Status.Inventory != nil {
 		t.Error("an inventory in another order is written")
 	}
 	r.setInventory(entries[:1])
-	if got := o.Status.Inventory; got == nil || len(got.Entries) != 1 || got.Entries[0].ID != "team-a_b__ConfigMap" || len(r.inventory) != 1 {
+	if got := o.Status.Inventory; got == nil || len(got.Entries) != 1 || got.Entries[0].ID != "team-a_a__ConfigMap" || len(r.inventory) != 1 {
 		t.Errorf("the inventory is %+v", got)
 	}
 	anew := kustomization()
@@ -259,10 +265,12 @@ func TestYields(t *testing.T) {
 		}
 		return o
 	}
-	r := &run{kind: newKind(t, owner("owner", e.ID()), owner("former", "team-a_c__ConfigMap"), owner("new")), o: kustomization()}
+	k := newKind(t, owner("owner", e.ID()), owner("former", "team-a_c__ConfigMap"), owner("new"), owner("damaged", "damaged"))
+	r := &run{kind: k, owner: apply.Owner{Namespace: "team-a", Name: "app"}, applier: apply.New(k.Live.(client.Client), "user", apply.Owner{}, false)}
 	for other, want := range map[apply.Owner]bool{
 		{Namespace: "team-a", Name: "owner"}: false, {Namespace: "team-a", Name: "former"}: true, {Namespace: "team-a", Name: "new"}: true,
 		{Namespace: "team-a", Name: "gone"}: true, {Namespace: "team-b", Name: "gone"}: false,
+		{Namespace: "team-a", Name: "damaged"}: false,
 	} {
 		if got, err := r.yields(t.Context(), e, other); err != nil || got != want {
 			t.Errorf("%+v: %v, %v", other, got, err)
@@ -282,7 +290,9 @@ func TestExplain(t *testing.T) {
 		{&content.Error{Reason: content.ReasonTooLarge, Err: errors.New("x")}, meta.ReasonArtifactRefused, true},
 		{&content.Error{Reason: content.ReasonGone, Err: errors.New("x")}, meta.ReasonArtifactUnavailable, false},
 		{&content.Error{Reason: content.ReasonDamaged, Err: errors.New("x")}, meta.ReasonArtifactUnavailable, false},
-		{&kustomize.Error{}, meta.ReasonBuildFailed, true},
+		{&buildError{err: &kustomize.Error{}}, meta.ReasonBuildFailed, true},
+		{&buildError{err: &kustomize.Error{}, variable: true}, meta.ReasonBuildFailed, false},
+		{&buildError{err: &kustomize.Error{Reason: kustomize.ReasonTooLarge}}, meta.ReasonBuildFailed, false},
 		{&sandbox.Error{Err: errors.New("x")}, meta.ReasonBuildUnavailable, false},
 		{&share.NoPlaceError{}, meta.ReasonBuildUnavailable, false},
 		{&variablesError{err: errors.New("x")}, meta.ReasonSubstitutionFailed, false},
@@ -337,15 +347,53 @@ func TestDeletionPolicy(t *testing.T) {
 			}
 		}
 	}
-	k := newKind(t)
-	k.records.set(types.UID("uid"), record{})
-	o := kustomization()
-	o.Spec.DeletionPolicy = v1alpha1.DeletionPolicyOrphan
-	if err := k.Finalize(t.Context(), o); err != nil {
+	if deletes(v1alpha1.KustomizationSpec{DeletionPolicy: v1alpha1.DeletionPolicyDelete, Prune: true, Suspend: true}) {
+		t.Error("a suspended Kustomization deletes objects")
+	}
+}
+
+// TestRecords checks that a record is only of one object, and is forgotten with the object.
+func TestRecords(t *testing.T) {
+	r, o := NewRecords(), kustomization()
+	r.set(o, record{unsure: true})
+	if known, ok := r.get(o); !ok || !known.unsure {
+		t.Error("the object is not known")
+	}
+	anew := kustomization()
+	anew.UID = "another"
+	if _, ok := r.get(anew); ok {
+		t.Error("a new object of the same name is known")
+	}
+	r.Forget(v1alpha1.KustomizationKind, o.Namespace, o.Name)
+	if _, ok := r.get(o); ok || len(r.known) > 0 {
+		t.Error("the object is not forgotten")
+	}
+}
+
+// TestAnnounce checks that a failed write of the inventory leaves no trace, and that the next
+// reconciliation reads the stored inventory.
+func TestAnnounce(t *testing.T) {
+	entry := func(name string) apply.Entry {
+		e, err := apply.ParseEntry("team-a_"+name+"__ConfigMap", "v1")
+		must.Succeed(t, err)
+		return e
+	}
+	k, o := newKind(t), kustomization()
+	old := []apply.Entry{entry("old")}
+	r := &run{kind: k, o: o, inventory: old, stored: old, applier: apply.New(k.Live.(client.Client), "user", apply.Owner{}, false)}
+	failed := errors.New("too large")
+	r.save = func(context.Context) error { return failed }
+	if err := r.announce(t.Context(), []apply.Entry{entry("new")}); !errors.Is(err, failed) {
 		t.Error(err)
 	}
-	if _, known := k.records.get("uid"); known {
-		t.Error("a deleted object is remembered")
+	if known, _ := k.Records.get(o); o.Status.Inventory != nil || !slices.Equal(r.inventory, old) || !known.unsure {
+		t.Errorf("%+v, %v, %+v", o.Status.Inventory, r.inventory, known)
+	}
+	r.stored = old
+	r.save = func(context.Context) error { return nil }
+	must.Succeed(t, r.announce(t.Context(), []apply.Entry{entry("new")}))
+	if known, _ := k.Records.get(o); len(o.Status.Inventory.Entries) != 2 || len(r.inventory) != 2 || known.unsure {
+		t.Errorf("%+v, %v, %+v", o.Status.Inventory, r.inventory, known)
 	}
 }
 

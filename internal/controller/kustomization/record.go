@@ -9,63 +9,76 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/apply"
 )
 
-// records remember what was applied for each Kustomization. They have no manifest and no value.
-type records struct {
+// Records remember what was applied for each Kustomization. They have no manifest and no value.
+type Records struct {
 	secret [32]byte // key of the hashes
 
 	mu    sync.Mutex // guards known
-	known map[types.UID]record
+	known map[client.ObjectKey]record
 }
 
 // record is what was applied for one Kustomization.
 type record struct {
+	uid types.UID
 	// input is the hash of all that the manifests depend on; zero if they were not applied.
 	input hash
-	// inventory is status.inventory as it was last read or written.
+	// inventory is what status.inventory has, or should have.
 	inventory []apply.Entry
-	versions  *apply.Versions
+	// unsure says that the last write of the inventory may have failed.
+	unsure   bool
+	versions *apply.Versions
 }
 
 type hash [sha256.Size]byte
 
-func newRecords() *records {
-	m := &records{known: map[types.UID]record{}}
-	_, _ = rand.Read(m.secret[:]) // never fails
-	return m
+// NewRecords returns empty records.
+func NewRecords() *Records {
+	r := &Records{known: map[client.ObjectKey]record{}}
+	_, _ = rand.Read(r.secret[:]) // never fails
+	return r
+}
+
+// Forget implements [object.Forgetter].
+func (r *Records) Forget(_, namespace, name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, client.ObjectKey{Namespace: namespace, Name: name})
 }
 
 // hash returns the hash of all that the manifests of a plan depend on. It is keyed, so that nobody
 // can guess secret values from it.
-func (m *records) hash(p plan, values map[string]string) (hash, error) {
+func (r *Records) hash(p plan, values map[string]string) (hash, error) {
 	// json writes the keys of maps in order.
 	text, err := json.Marshal([]any{p.account.String(), p.reference.Digest, p.revision, p.spec, p.common, p.force, p.ignore, values})
 	if err != nil {
 		return hash{}, fmt.Errorf("encode the spec: %w", err)
 	}
-	sum := hmac.New(sha256.New, m.secret[:])
+	sum := hmac.New(sha256.New, r.secret[:])
 	sum.Write(text)
 	return hash(sum.Sum(nil)), nil
 }
 
-func (m *records) get(uid types.UID) (record, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	r, ok := m.known[uid]
-	return r, ok
+// get returns the record of an object. A record of an earlier object of the same name does not
+// count.
+func (r *Records) get(o *v1alpha1.Kustomization) (record, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.known[client.ObjectKeyFromObject(o)]
+	if !ok || known.uid != o.UID {
+		return record{}, false
+	}
+	return known, true
 }
 
-func (m *records) set(uid types.UID, r record) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.known[uid] = r
-}
-
-func (m *records) forget(uid types.UID) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.known, uid)
+func (r *Records) set(o *v1alpha1.Kustomization, known record) {
+	known.uid = o.UID
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.known[client.ObjectKeyFromObject(o)] = known
 }

@@ -443,7 +443,7 @@ func TestDeletedObjectLeavesNothing(t *testing.T) {
 	o := w.create("tenant-a", "app", nil)
 	w.reconcile(o)
 	forgotten := &forgetting{}
-	w.Shared.Metrics = forgotten
+	w.Shared.Forgetter = forgotten
 	must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
 	for range 2 { // the second call finds no object
 		if result := w.Attempt(o); result.RequeueAfter != 0 {

@@ -36,8 +36,8 @@ type Shared struct {
 	Live client.Reader
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// Metrics has metrics of single objects; nil if there are no such metrics.
-	Metrics Metrics
+	// Forgetter learns which objects are gone; nil if nobody needs to know.
+	Forgetter Forgetter
 	// Elected is closed when this replica begins to reconcile.
 	Elected <-chan struct{}
 	// Dependencies says how the reconcilers learn that a dependency was created, changed or
@@ -54,9 +54,9 @@ type Shared struct {
 	counts []func(ctx context.Context, objects map[state]int) error
 }
 
-// Metrics has metrics of single objects; *cache.Cache implements it.
-type Metrics interface {
-	// Forget removes the metrics of an object that is gone.
+// Forgetter remembers something of single objects. For example, *cache.Cache has their metrics.
+type Forgetter interface {
+	// Forget removes all that is remembered of an object that is gone.
 	Forget(kind, namespace, name string)
 }
 
@@ -126,11 +126,13 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 		return reconcile.Result{}, err
 	}
 	r.underWork.read(o)
-	if !o.GetDeletionTimestamp().IsZero() { // a deletion needs no worker, so slow work cannot delay it
-		return again(r.finalize(ctx, o))
-	}
-	if !entered {
+	deleted := !o.GetDeletionTimestamp().IsZero()
+	slow := memory.Refused(o) == nil && r.kind.View(o).SlowFinalizer
+	if !entered && (!deleted || slow) {
 		return reconcile.Result{}, nil // the object is queued again when it may be reconciled
+	}
+	if deleted { // a deletion usually needs no worker, so slow work cannot delay it
+		return again(r.finalize(ctx, o))
 	}
 	if pause := r.shared.writes.delay(r.spender(o)); pause > 0 && !asked(o) {
 		return reconcile.Result{RequeueAfter: pause}, nil
@@ -194,11 +196,7 @@ func (r *Reconciler[O, P]) act(ctx context.Context, t *turn[O, P]) error {
 	if t.view.Suspend || t.cause != nil {
 		return nil
 	}
-	timeout := defaultTimeout
-	if t.view.Timeout != nil {
-		timeout = t.view.Timeout.Duration
-	}
-	timely, cancel := context.WithTimeout(ctx, timeout)
+	timely, cancel := context.WithTimeout(ctx, timeoutOf(t.view))
 	defer cancel()
 	limited, end := context.WithCancelCause(timely)
 	defer end(nil)
@@ -399,7 +397,13 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 		}
 	}
 	before := clone(o)
-	err := r.kind.Finalize(ctx, o)
+	view := r.kind.View(o)
+	timely, cancel := ctx, func() {}
+	if view.SlowFinalizer {
+		timely, cancel = context.WithTimeout(ctx, timeoutOf(view))
+	}
+	err := r.kind.Finalize(timely, o)
+	cancel()
 	left, stays := errors.AsType[*LeftoverError](err)
 	if err != nil && !stays {
 		return r.notFinalized(ctx, before, o, err)
@@ -426,6 +430,14 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 		r.emitEvent(o, corev1.EventTypeWarning, meta.ReasonContentStays, left.Message)
 	}
 	return nil
+}
+
+// timeoutOf returns how long the work on an object may take.
+func timeoutOf(view View) time.Duration {
+	if view.Timeout == nil {
+		return defaultTimeout
+	}
+	return view.Timeout.Duration
 }
 
 // outlasting returns a context that ends later than ctx by the given time. The caller calls cancel
@@ -462,11 +474,11 @@ func (r *Reconciler[O, P]) notFinalized(ctx context.Context, before, o O, cause 
 	return cause
 }
 
-// forget removes the failures and metrics of an object.
+// forget removes all that is remembered of an object.
 func (r *Reconciler[O, P]) forget(object client.ObjectKey) {
 	r.failures.forget(object)
-	if r.shared.Metrics != nil {
-		r.shared.Metrics.Forget(r.name, object.Namespace, object.Name)
+	if r.shared.Forgetter != nil {
+		r.shared.Forgetter.Forget(r.name, object.Namespace, object.Name)
 	}
 }
 
