@@ -31,12 +31,13 @@ func (c *Cluster) ApplyNamespaces(ctx context.Context, manifests *Manifests) err
 	return err
 }
 
-// expect does nothing for an object whose kind does not fetch ([kinds.Kind.Fetches]). For other
-// objects, it completes the annotation with the expected result, which reports read from the
+// expect does nothing for an object whose kind neither fetches ([kinds.Kind.Fetches]) nor applies. For
+// other objects, it completes the annotation with the expected result, which reports read from the
 // cluster. If the annotation is missing or empty, expect sets it to "pulled". If the annotation is
 // invalid, expect returns an error.
 func expect(o *unstructured.Unstructured) error {
-	if kind, ok := kinds.All().Named(o.GetKind()); !ok || !kind.Fetches() || o.GroupVersionKind().Group != kind.Group {
+	kind, ok := kinds.All().Named(o.GetKind())
+	if !ok || !kind.Fetches() && kind.Account == nil || o.GroupVersionKind().Group != kind.Group {
 		return nil
 	}
 	annotations := o.GetAnnotations()

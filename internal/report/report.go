@@ -24,6 +24,8 @@ type Result string
 const (
 	// Pulled: the artifact that the spec asks for is served.
 	Pulled Result = "Pulled"
+	// Applied: the cluster has the objects of the artifact.
+	Applied Result = "Applied"
 	// Scanned: the image that the spec names was scanned.
 	Scanned Result = "Scanned"
 	// Ready: the AWSCluster or the AWS identity gets credentials.
@@ -111,6 +113,9 @@ func Of(o Object) Row {
 		// For a binding, show the subject: the status does not have the identity that the subject
 		// has at the target.
 		row.Identity = row.Subject
+	}
+	if row.Result == Applied {
+		row.Identity = row.Subject // the account that applies is no cloud's
 	}
 	if id := o.Used(); id != nil && !aboutAWS(o.Kind) {
 		// If the status has no cloud identity, the cloud accepted the subject itself.

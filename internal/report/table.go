@@ -127,7 +127,7 @@ func (r Row) result(wide bool) string {
 		return fmt.Sprintf("%s, tags: %d", r.Result, *r.Tags)
 	case r.Result == Delivered && r.ExpiresAt != nil:
 		return fmt.Sprintf("%s until %s", r.Result, r.ExpiresAt.UTC().Format(time.RFC3339))
-	case r.Result != Pulled:
+	case r.Result != Pulled && r.Result != Applied:
 		return string(r.Result)
 	case wide:
 		return string(r.Result) + " " + r.Revision
