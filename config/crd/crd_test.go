@@ -55,6 +55,13 @@ func buckets() kind {
 	}}
 }
 
+func kustomizations() kind {
+	return kind{"toolkit.lanyard.dev_kustomizations.yaml", v1alpha1.KustomizationKind, map[string]any{
+		"sourceRef": map[string]any{"kind": "OCIRepository", "name": "app"}, "interval": "10m", "prune": true,
+	}}
+}
+
+// kinds returns the kinds whose objects fetch.
 func kinds() []kind { return []kind{ocirepositories(), imagerepositories(), buckets()} }
 
 // object returns a minimal object, with the given fields set in its spec.
@@ -192,7 +199,7 @@ func agree(t *testing.T, k kind, tables ...string) {
 // include objects whose fetch is refused later.
 func TestExamplesAreAccepted(t *testing.T) {
 	admissions := map[any]*admission.Admission{} // keyed by the kind in the object
-	for _, k := range kinds() {
+	for _, k := range append(kinds(), kustomizations()) {
 		admissions[k.name] = crdtest.New(t, k.file)
 	}
 	files, err := filepath.Glob("../../examples/*.yaml")
@@ -482,4 +489,46 @@ func FuzzAcceptedBucketIsReadable(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestKustomizations checks which Kustomizations the schema accepts.
+func TestKustomizations(t *testing.T) {
+	k := kustomizations()
+	judge := crdtest.New(t, k.file)
+	for name, c := range map[string]struct {
+		spec  map[string]any
+		field string // of the refusal; empty if the object is accepted
+	}{
+		"minimal": {nil, ""},
+		"everything": {map[string]any{
+			"path": "./app", "serviceAccountName": "deployer", "deletionPolicy": "WaitForTermination", "retryInterval": "1m", "timeout": "5m", "force": true,
+			"targetNamespace": "tenant-a", "namePrefix": "a-", "nameSuffix": "-b", "components": []any{"../c"}, "ignoreMissingComponents": true,
+			"commonMetadata": map[string]any{"labels": map[string]any{"a": "b"}}, "buildMetadata": []any{"originAnnotations"},
+			"patches": []any{map[string]any{"patch": "- op: remove", "target": map[string]any{"kind": "Deployment"}}},
+			"images":  []any{map[string]any{"name": "web", "newTag": "2"}},
+			"ignore":  []any{map[string]any{"paths": []any{"/spec/replicas"}}},
+			"postBuild": map[string]any{
+				"substitute": map[string]any{"a": "b"}, "substituteStrategy": "Always", "substituteFrom": []any{map[string]any{"kind": "Secret", "name": "s", "optional": true}},
+			},
+		}, ""},
+		"another source": {map[string]any{"sourceRef": map[string]any{"kind": "Secret", "name": "app"}}, "spec.sourceRef.kind"},
+		"no source":      {map[string]any{"sourceRef": map[string]any{"kind": "Bucket"}}, "spec.sourceRef.name"},
+		"no prune":       {map[string]any{"prune": nil}, "spec.prune"},
+		"no interval":    {map[string]any{"interval": "0s"}, "spec.interval"},
+		"a long timeout": {map[string]any{"timeout": "31m"}, "spec.timeout"},
+		"no retry":       {map[string]any{"retryInterval": "1ms"}, "spec.retryInterval"},
+		"another policy": {map[string]any{"deletionPolicy": "Never"}, "spec.deletionPolicy"},
+		"a Pod's values": {map[string]any{"postBuild": map[string]any{"substituteFrom": []any{map[string]any{"kind": "Pod", "name": "s"}}}}, "spec.postBuild.substituteFrom[0].kind"},
+		"no paths":       {map[string]any{"ignore": []any{map[string]any{"paths": []any{}}}}, "spec.ignore[0].paths"},
+	} {
+		errs := judge.Admit(t.Context(), k.object(c.spec))
+		if c.field == "" && len(errs) > 0 || c.field != "" && (len(errs) == 0 || errs[0].Field != c.field) {
+			t.Errorf("%s: %v, want a refusal of %q", name, errs.ToAggregate(), c.field)
+		}
+	}
+	long := k.object(nil)
+	long["metadata"].(map[string]any)["name"] = strings.Repeat("x", 64)
+	if errs := judge.Admit(t.Context(), long); len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), "at most 63 characters") {
+		t.Errorf("a long name: %v", errs)
+	}
 }

@@ -398,6 +398,44 @@ func (*saving) Report(ctx context.Context, o *v1alpha1.OCIRepository, outcome ob
 	return o.Status.LastHandledReconcileAt, outcome.Save(ctx)
 }
 
+// TestSlowDeletion asserts that a slow deletion waits for a worker and has a deadline. Other deletions
+// need no worker.
+func TestSlowDeletion(t *testing.T) {
+	for _, slow := range []bool{false, true} {
+		w := newWorld(t)
+		w.kind.slowFinalizer = slow
+		o := w.create("tenant-a", "app", nil)
+		w.reconcile(o)
+		must.Succeed(t, w.Kube.Delete(t.Context(), w.Get(o)))
+		var woken []reconcile.Request
+		w.r.StartWorkers(1, func(r reconcile.Request) { woken = append(woken, r) })
+		if !w.r.Enter(asks("other")) {
+			t.Fatal("there is no worker")
+		}
+		finalize := func() {
+			_, err := w.r.Reconcile(t.Context(), asks("app"))
+			must.Succeed(t, err)
+		}
+		finalize()
+		if waits := len(w.kind.finalized) == 0; waits != slow {
+			t.Errorf("slow %v: finalized %v beside another object", slow, w.kind.finalized)
+		}
+		if !slow {
+			continue
+		}
+		if w.r.Leave(asks("other")); !slices.Contains(woken, asks("app")) {
+			t.Fatalf("woken %v", woken)
+		}
+		finalize()
+		if len(w.kind.finalized) != 1 || !w.kind.timely {
+			t.Errorf("finalized %v, with a deadline %v", w.kind.finalized, w.kind.timely)
+		}
+		if !w.r.Enter(asks("other")) {
+			t.Error("the deletion keeps the worker")
+		}
+	}
+}
+
 func TestSuspended(t *testing.T) {
 	w := newWorld(t)
 	o := w.create("tenant-a", "app", nil)

@@ -29,12 +29,15 @@ type toy struct {
 	finalize   error
 	finalizing func() // runs in Finalize; may be nil
 
+	slowFinalizer bool // value of View.SlowFinalizer
+
 	startWithin time.Duration // value of View.StartWithin for each object that is not suspended
 	retryWithin time.Duration
 
 	acted     []string // names of the objects for which Act ran
 	outcomes  []object.Outcome
 	finalized []string
+	timely    bool // the last call of Finalize had a deadline
 }
 
 var errOdd = errors.New("odd")
@@ -45,7 +48,7 @@ func (*toy) Empty() (*v1alpha1.OCIRepository, client.ObjectList) {
 
 func (k *toy) View(o *v1alpha1.OCIRepository) object.View {
 	v := object.View{Suspend: o.Spec.Suspend, Finalizer: !o.Spec.Insecure, Interval: o.Spec.Interval.Duration, Timeout: o.Spec.Timeout}
-	v.RetryWithin = k.retryWithin
+	v.RetryWithin, v.SlowFinalizer = k.retryWithin, k.slowFinalizer
 	if !o.Spec.Suspend {
 		v.StartWithin = k.startWithin
 	}
@@ -88,8 +91,9 @@ func (k *toy) Report(_ context.Context, o *v1alpha1.OCIRepository, outcome objec
 	return o.Status.LastHandledReconcileAt, k.report
 }
 
-func (k *toy) Finalize(_ context.Context, o *v1alpha1.OCIRepository) error {
+func (k *toy) Finalize(ctx context.Context, o *v1alpha1.OCIRepository) error {
 	k.finalized = append(k.finalized, o.Name)
+	_, k.timely = ctx.Deadline()
 	if k.finalizing != nil {
 		k.finalizing()
 	}
