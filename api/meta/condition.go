@@ -136,6 +136,10 @@ const (
 	// artifact yet. A change of the source wakes the Kustomization.
 	ReasonSourceNotReady = "SourceNotReady"
 
+	// ReasonDependencyNotReady says that a Kustomization that spec.dependsOn names does not exist, is
+	// not Ready, or has not applied the revision yet. A change of it wakes the Kustomization.
+	ReasonDependencyNotReady = "DependencyNotReady"
+
 	// ReasonArtifactRefused says that the artifact of a source must not be downloaded: its server is
 	// not listed, its URL is another object's, or it is too large. Terminal.
 	ReasonArtifactRefused = "ArtifactRefused"

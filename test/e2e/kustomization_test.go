@@ -195,6 +195,18 @@ func TestKustomization(t *testing.T) {
 			t.Errorf("the object of the other tenant is %v", one.Data)
 		}
 	})
+	t.Run("dependencies", func(t *testing.T) {
+		after, base := other.kustomization("after"), other.kustomization("base")
+		after.Spec.DependsOn, after.Spec.NamePrefix = []meta.LocalReference{{Name: "base"}}, "after-"
+		create(t, after)
+		await(t, after, "it waits", unapplied(meta.ReasonDependencyNotReady, "Kustomization base does not exist"))
+		create(t, base)
+		await(t, base, "it is applied", applied("apply-b_one__ConfigMap"))
+		await(t, after, "it is applied", applied("apply-b_after-one__ConfigMap"))
+		twice := other.kustomization("twice")
+		create(t, twice)
+		await(t, twice, "it is refused", unapplied(meta.ReasonApplyRefused, "belongs to Kustomization apply-b/base"))
+	})
 	t.Run("deleted", func(t *testing.T) {
 		must(t, "delete the Kustomization", objects.Delete(t.Context(), o))
 		eventually(t, "its objects are gone", func(ctx context.Context) error {

@@ -63,6 +63,13 @@ type KustomizationSpec struct {
 	// +required
 	SourceRef SourceReference `json:"sourceRef"`
 
+	// dependsOn names Kustomizations of this object's namespace that must be Ready before this object
+	// is applied. If they have the same source, they must have applied the same revision.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	DependsOn []meta.LocalReference `json:"dependsOn,omitempty"`
+
 	// path is the folder in the artifact, such as "./apps/production". If the folder has no
 	// kustomization file, all its YAML files are applied. Default: the artifact's root.
 	//

@@ -516,6 +516,11 @@ func (in *KustomizationList) DeepCopyObject() runtime.Object {
 func (in *KustomizationSpec) DeepCopyInto(out *KustomizationSpec) {
 	*out = *in
 	out.SourceRef = in.SourceRef
+	if in.DependsOn != nil {
+		in, out := &in.DependsOn, &out.DependsOn
+		*out = make([]meta.LocalReference, len(*in))
+		copy(*out, *in)
+	}
 	out.Interval = in.Interval
 	if in.RetryInterval != nil {
 		in, out := &in.RetryInterval, &out.RetryInterval

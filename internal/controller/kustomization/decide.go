@@ -49,6 +49,9 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 	if err != nil {
 		return plan{}, err
 	}
+	if err := k.Sources.checkDependencies(ctx, o, artifact.Revision); err != nil {
+		return plan{}, err
+	}
 	ref := o.Spec.SourceRef
 	p := plan{
 		account: account, revision: artifact.Revision, originRevision: artifact.Metadata[originRevision], spec: specOf(o.Spec), force: o.Spec.Force,

@@ -49,6 +49,9 @@ func (*kind) Explain(err error) (object.Failure, bool) {
 	if f, ok := object.TimedOut(err, meta.ReasonApplyFailed); ok {
 		return f, true
 	}
+	if _, ok := errors.AsType[*dependencyError](err); ok {
+		return object.Failure{Reason: meta.ReasonDependencyNotReady}, true
+	}
 	if _, ok := errors.AsType[*sourceError](err); ok {
 		return object.Failure{Reason: meta.ReasonSourceNotReady}, true
 	}

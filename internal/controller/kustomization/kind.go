@@ -61,6 +61,9 @@ func (*kind) View(o *v1alpha1.Kustomization) object.View {
 		Suspend: o.Spec.Suspend, Finalizer: true, SlowFinalizer: true, Interval: o.Spec.Interval.Duration, Timeout: &metav1.Duration{Duration: timeoutOf(o)},
 		DependsOn: []object.Dependency{{Kind: o.Spec.SourceRef.Kind, Namespace: o.Namespace, Name: o.Spec.SourceRef.Name}},
 	}
+	for _, ref := range o.Spec.DependsOn {
+		view.DependsOn = append(view.DependsOn, object.Dependency{Kind: v1alpha1.KustomizationKind, Namespace: o.Namespace, Name: ref.Name})
+	}
 	if o.Spec.RetryInterval != nil {
 		view.RetryWithin = o.Spec.RetryInterval.Duration
 	}

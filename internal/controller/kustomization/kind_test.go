@@ -130,6 +130,48 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
+// TestDependencies checks when a Kustomization has to wait for another one.
+func TestDependencies(t *testing.T) {
+	base := func(change func(*v1alpha1.Kustomization)) *v1alpha1.Kustomization {
+		o := kustomization()
+		o.Name, o.Generation, o.Status.ObservedGeneration, o.Status.LastAppliedRevision = "base", 2, 2, "1.0.0@sha256:11"
+		o.Status.Conditions = []metav1.Condition{{Type: meta.ConditionReady, Status: metav1.ConditionTrue}}
+		change(o)
+		return o
+	}
+	for name, c := range map[string]struct {
+		base *v1alpha1.Kustomization
+		says string
+	}{
+		"ready":             {base(func(*v1alpha1.Kustomization) {}), ""},
+		"another source":    {base(func(o *v1alpha1.Kustomization) { o.Spec.SourceRef.Name, o.Status.LastAppliedRevision = "other", "7" }), ""},
+		"not ready":         {base(func(o *v1alpha1.Kustomization) { o.Status.Conditions[0].Status = metav1.ConditionFalse }), "is not Ready"},
+		"a new spec":        {base(func(o *v1alpha1.Kustomization) { o.Generation = 3 }), "is not Ready"},
+		"another revision":  {base(func(o *v1alpha1.Kustomization) { o.Status.LastAppliedRevision = "0.9.0" }), "has not applied revision 1.0.0@sha256:11 yet"},
+		"missing":           {base(func(o *v1alpha1.Kustomization) { o.Name = "other" }), "does not exist"},
+		"another namespace": {base(func(o *v1alpha1.Kustomization) { o.Namespace = "team-b" }), "does not exist"},
+	} {
+		o := kustomization()
+		o.Spec.DependsOn = []meta.LocalReference{{Name: "base"}}
+		_, err := newKind(t, source(), c.base).Decide(t.Context(), o)
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), "spec.dependsOn[0]: Kustomization base "+c.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if view := (&kind{}).View(o); !slices.Contains(view.DependsOn, object.Dependency{Kind: "Kustomization", Namespace: "team-a", Name: "base"}) {
+			t.Errorf("%s: %+v", name, view.DependsOn)
+		}
+	}
+	o := kustomization()
+	o.Spec.DependsOn = []meta.LocalReference{{Name: o.Name}}
+	if _, err := newKind(t, source(), o).Decide(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is the object itself") {
+		t.Errorf("itself: %v", err)
+	}
+	ready, waiting := base(func(*v1alpha1.Kustomization) {}), base(func(o *v1alpha1.Kustomization) { o.Status.Conditions = nil })
+	if stateOf(ready) == stateOf(waiting) {
+		t.Error("becoming Ready wakes nobody")
+	}
+}
+
 // TestView checks the times of an object.
 func TestView(t *testing.T) {
 	for interval, want := range map[time.Duration]time.Duration{
@@ -286,6 +328,7 @@ func TestExplain(t *testing.T) {
 		stalled bool
 	}{
 		{&sourceError{}, meta.ReasonSourceNotReady, false},
+		{&dependencyError{}, meta.ReasonDependencyNotReady, false},
 		{&content.Error{Reason: content.ReasonRefused, Err: errors.New("x")}, meta.ReasonArtifactRefused, true},
 		{&content.Error{Reason: content.ReasonTooLarge, Err: errors.New("x")}, meta.ReasonArtifactRefused, true},
 		{&content.Error{Reason: content.ReasonGone, Err: errors.New("x")}, meta.ReasonArtifactUnavailable, false},
@@ -418,7 +461,7 @@ func TestSourceInMemory(t *testing.T) {
 	changed := source()
 	changed.Status.Artifact.URL += "2"
 	same := source()
-	if digestOf(source()) != digestOf(same) || digestOf(source()) == digestOf(changed) || digestOf(missed) != [2]string{} {
+	if stateOf(source()) != stateOf(same) || stateOf(source()) == stateOf(changed) || stateOf(missed) != [2]string{} {
 		t.Error("changes are not told apart")
 	}
 }

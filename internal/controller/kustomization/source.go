@@ -5,17 +5,20 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/memory"
 )
 
-// Sources find the artifacts of sources in the program's cache.
+// Sources find in the program's cache what Kustomizations depend on: sources with their artifacts, and
+// other Kustomizations.
 type Sources struct {
 	reader    client.Reader
 	informers []informer
@@ -40,6 +43,11 @@ func NewSources(ctx context.Context, reader client.Reader, informers cache.Infor
 		}
 		s.informers = append(s.informers, informer{kind, watched})
 	}
+	watched, err := informers.GetInformer(ctx, &v1alpha1.Kustomization{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch objects of kind %s: %w", v1alpha1.KustomizationKind, err)
+	}
+	s.informers = append(s.informers, informer{kinds.Kustomization(), watched})
 	return s, nil
 }
 
@@ -104,8 +112,47 @@ func (e *sourceError) Error() string {
 	return fmt.Sprintf("spec.sourceRef: %s %s %s; %s", e.ref.Kind, e.ref.Name, e.says, e.fix)
 }
 
-// Subscribe registers a function that is called when the artifact of a source changes, and when a
-// source is deleted. The function must return at once.
+// checkDependencies returns an error if a Kustomization of spec.dependsOn is not Ready. If its source
+// is that of o, it must have applied the revision.
+func (s *Sources) checkDependencies(ctx context.Context, o *v1alpha1.Kustomization, revision string) error {
+	for i, ref := range o.Spec.DependsOn {
+		says := ""
+		dependency := &v1alpha1.Kustomization{}
+		err := s.reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}, dependency)
+		switch {
+		case apierrors.IsNotFound(err):
+			says = "does not exist"
+		case err != nil:
+			return err
+		case ref.Name == o.Name:
+			says = "is the object itself"
+		case !isReady(dependency):
+			says = "is not Ready"
+		case dependency.Spec.SourceRef == o.Spec.SourceRef && dependency.Status.LastAppliedRevision != revision:
+			says = "has not applied revision " + revision + " yet"
+		default:
+			continue
+		}
+		return &dependencyError{field: fmt.Sprintf("spec.dependsOn[%d]", i), name: ref.Name, says: says}
+	}
+	return nil
+}
+
+// isReady reports whether the object's present spec is fulfilled.
+func isReady(o *v1alpha1.Kustomization) bool {
+	return o.Generation == o.Status.ObservedGeneration && apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady)
+}
+
+// dependencyError says why a Kustomization has to wait for another one.
+type dependencyError struct{ field, name, says string }
+
+func (e *dependencyError) Error() string {
+	return fmt.Sprintf("%s: Kustomization %s %s; look at its condition Ready, or remove it from spec.dependsOn", e.field, e.name, e.says)
+}
+
+// Subscribe registers a function that is called when the artifact of a source changes, when a
+// Kustomization becomes Ready or applies a revision, and when one of both is deleted. The function
+// must return at once.
 func (s *Sources) Subscribe(changed func(object.Dependency)) {
 	for _, i := range s.informers {
 		told := func(o any) {
@@ -119,7 +166,7 @@ func (s *Sources) Subscribe(changed func(object.Dependency)) {
 		_, _ = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: told,
 			UpdateFunc: func(last, next any) {
-				if digestOf(last) != digestOf(next) {
+				if stateOf(last) != stateOf(next) {
 					told(next)
 				}
 			},
@@ -128,12 +175,16 @@ func (s *Sources) Subscribe(changed func(object.Dependency)) {
 	}
 }
 
-// digestOf returns the URL and the revision of a source's artifact.
-func digestOf(o any) [2]string {
-	source, ok := o.(kinds.Keeper)
-	if !ok || source.GetArtifactStatus().Artifact == nil {
-		return [2]string{}
+// stateOf returns what others depend on: the URL and the revision of a source's artifact, or what a
+// Kustomization has applied and whether it is Ready.
+func stateOf(o any) [2]string {
+	switch o := o.(type) {
+	case *v1alpha1.Kustomization:
+		return [2]string{fmt.Sprint(isReady(o)), o.Status.LastAppliedRevision}
+	case kinds.Keeper:
+		if artifact := o.GetArtifactStatus().Artifact; artifact != nil {
+			return [2]string{artifact.URL, artifact.Revision}
+		}
 	}
-	artifact := source.GetArtifactStatus().Artifact
-	return [2]string{artifact.URL, artifact.Revision}
+	return [2]string{}
 }
