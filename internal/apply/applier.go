@@ -29,10 +29,11 @@ const FieldManager = "lanyard-apply-controller"
 
 // Applier applies and deletes the objects of one owner with the rights of one user.
 type Applier struct {
-	client client.Client
-	user   string
-	owner  Owner
-	secret bool
+	client   client.Client
+	discover func() (apimeta.RESTMapper, error)
+	user     string
+	owner    Owner
+	secret   bool
 }
 
 // Owner is the object whose manifests are applied.
@@ -45,8 +46,17 @@ type Owner struct {
 // New returns an Applier. The client acts as the user, whose name is for errors. If secret is true,
 // values of Secrets are in manifests of any kind. Then errors have no text of the API server that
 // could repeat a value.
-func New(c client.Client, user string, owner Owner, secret bool) *Applier {
-	return &Applier{client: c, user: user, owner: owner, secret: secret}
+func New(c Client, user string, owner Owner, secret bool) *Applier {
+	return &Applier{client: c, discover: c.Discover, user: user, owner: owner, secret: secret}
+}
+
+// Client is a client of a cluster.
+type Client interface {
+	client.Client
+
+	// Discover reads from the API server which kinds it serves now. The RESTMapper of a client can
+	// have kinds and versions that the API server has no longer.
+	Discover() (apimeta.RESTMapper, error)
 }
 
 // Options say how [Applier.Apply] works. The zero value applies all objects.
@@ -248,10 +258,7 @@ func (a *Applier) applyStage(
 	}
 	set, err := manager.ApplyAll(ctx, todo, applyOptions(options))
 	if err != nil {
-		if known, ok := errors.AsType[*Error](err); ok {
-			return known
-		}
-		return err
+		return a.failureOf(err)
 	}
 	var definitions []*unstructured.Unstructured
 	for i, entry := range set.Entries {
@@ -265,6 +272,32 @@ func (a *Applier) applyStage(
 		}
 	}
 	return a.established(ctx, definitions)
+}
+
+// failureOf returns the cause of an error of package ssa. Errors of package ssa itself can have the
+// whole object in their text, so they are not shown.
+func (a *Applier) failureOf(err error) error {
+	if known, ok := errors.AsType[*Error](err); ok {
+		return known
+	}
+	if own, ok := errors.AsType[*callersError](err); ok {
+		return own.error
+	}
+	const text = "an object of the cluster cannot be compared with its manifest"
+	return &Error{Reason: ReasonInvalid, Verb: verbApply, User: a.user, Err: err, text: text, Fix: "correct the paths of spec.ignore, which must not remove what identifies an object"}
+}
+
+// callersError is an error of a function in [Options].
+type callersError struct{ error }
+
+func (e *callersError) Unwrap() error { return e.error }
+
+// callers marks an error of a function in [Options].
+func callers(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &callersError{err}
 }
 
 // definitionPatience is how long Apply waits until the API server serves a new kind.

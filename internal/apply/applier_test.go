@@ -32,7 +32,8 @@ type server struct {
 	writes   int
 	requests []string
 	fail     func(verb, name string) error
-	served   string // the only version that Get serves; empty for all
+	served   string // the version of Widgets that Get serves, if others is true
+	others   bool   // Get serves only this version
 }
 
 func newServer() *server {
@@ -40,14 +41,24 @@ func newServer() *server {
 }
 
 func (s *server) RESTMapper() apimeta.RESTMapper {
-	group := schema.GroupVersion{Group: "example.com", Version: "v1"}
-	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: group.Group, Version: "v1beta1"}, group})
+	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "example.com", Version: "v1beta1"}})
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, apimeta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, apimeta.RESTScopeRoot)
 	for _, version := range []string{"v1", "v1beta1"} {
 		mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Widget"}, apimeta.RESTScopeNamespace)
 	}
 	return mapper
+}
+
+// Discover returns what the API server serves. Other than the RESTMapper, it has only the served
+// version.
+func (s *server) Discover() (apimeta.RESTMapper, error) {
+	served := schema.GroupVersion{Group: "example.com", Version: s.served}
+	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{served})
+	if s.served != "" {
+		mapper.Add(served.WithKind("Widget"), apimeta.RESTScopeNamespace)
+	}
+	return mapper, nil
 }
 
 func (s *server) begin(verb string, o client.Object) (object.ObjMetadata, error) {
@@ -74,7 +85,7 @@ func (s *server) Get(ctx context.Context, name client.ObjectKey, o client.Object
 	defer s.mu.Unlock()
 	o.SetNamespace(name.Namespace)
 	o.SetName(name.Name)
-	if s.served != "" && o.GetObjectKind().GroupVersionKind().Version != s.served {
+	if s.others && o.GetObjectKind().GroupVersionKind().Version != s.served {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource"}}
 	}
 	key, err := s.begin("get", o)
@@ -312,19 +323,36 @@ func TestNoObjects(t *testing.T) {
 	}
 }
 
-// TestOtherVersion asserts that an object is found and pruned if the API server serves another
-// version of its kind than the inventory has.
+// TestOtherVersion asserts that an object is found if the API server serves another version of its
+// kind than the inventory and the client's RESTMapper have. The object is gone only if the API server
+// does not serve the kind.
 func TestOtherVersion(t *testing.T) {
-	for _, version := range []string{"v1beta1", "v1alpha1"} { // the mapper still has v1beta1, and never had v1alpha1
-		s := newServer()
-		a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
-		result, err := a.Apply(t.Context(), []*unstructured.Unstructured{object1("example.com/v1", "Widget", "apps", "a")}, Options{})
-		must.Succeed(t, err)
-		e := result.Entries()[0]
-		e.Version, s.served = version, "v1"
-		if left, err := a.Remaining(t.Context(), []Entry{e}); err != nil || len(left) != 1 {
-			t.Errorf("%s: left %v, %v", version, left, err)
+	for _, version := range []string{"v1beta1", "v1alpha1"} { // the RESTMapper has v1beta1, and never had v1alpha1
+		for served, want := range map[string]int{"v1": 1, "": 0} {
+			s := newServer()
+			a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+			result, err := a.Apply(t.Context(), []*unstructured.Unstructured{object1("example.com/v1", "Widget", "apps", "a")}, Options{})
+			must.Succeed(t, err)
+			e := result.Entries()[0]
+			e.Version, s.served, s.others = version, served, true
+			if left, err := a.Remaining(t.Context(), []Entry{e}); err != nil || len(left) != want {
+				t.Errorf("%s, with %q served: left %v, %v", version, served, left, err)
+			}
 		}
+	}
+}
+
+// TestErrorsOfSSA asserts that an error of package ssa does not show the object, and that an error of
+// the caller's own function stays as it is.
+func TestErrorsOfSSA(t *testing.T) {
+	a := New(newServer(), user, Owner{}, false)
+	err := a.failureOf(errors.New(`cannot decode {"kind":"Secret","data":{"password":"s3cr3t"}}`))
+	if failed, ok := errors.AsType[*Error](err); !ok || failed.Reason != ReasonInvalid || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), "spec.ignore") {
+		t.Error(err)
+	}
+	own := errors.New("own")
+	if got := a.failureOf(fmt.Errorf("wrapped: %w", callers(own))); got != own { //nolint:errorlint // exactly this error
+		t.Error(got)
 	}
 }
 

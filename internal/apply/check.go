@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/fluxcd/cli-utils/pkg/object"
@@ -136,30 +137,34 @@ func (a *Applier) list(ctx context.Context, entries []Entry, found map[object.Ob
 }
 
 // metadata reads the metadata of an object. If the API server does not serve the entry's version of
-// the kind any more, metadata uses another one.
+// the kind any more, metadata uses another one. If the API server does not have the kind, the error
+// is that of a RESTMapper without a match.
 func (a *Applier) metadata(ctx context.Context, e Entry) (*metav1.PartialObjectMetadata, error) {
+	o := &metav1.PartialObjectMetadata{}
 	mapping, err := a.mapping(e)
+	if err == nil {
+		o.SetGroupVersionKind(mapping.GroupVersionKind)
+		err = a.client.Get(ctx, e.objectKey(), o)
+	}
+	if !isUnserved(err) && !apimeta.IsNoMatchError(err) || !isKind(e.kind()) {
+		return o, err
+	}
+	// The client's RESTMapper never forgets a kind that it has once seen. So ask the API server.
+	served, err := a.discover()
 	if err != nil {
 		return nil, err
 	}
-	o := &metav1.PartialObjectMetadata{}
-	o.SetGroupVersionKind(mapping.GroupVersionKind)
-	err = a.client.Get(ctx, e.objectKey(), o)
-	if !isUnserved(err) {
-		return o, err
+	mappings, err := served.RESTMappings(e.Key.GroupKind)
+	if err != nil {
+		return nil, err
 	}
-	// The mapping is older than the API server's kinds.
-	others, mappingErr := a.client.RESTMapper().RESTMappings(e.Key.GroupKind)
-	if mappingErr != nil {
-		return nil, mappingErr
-	}
-	for _, other := range others {
-		o.SetGroupVersionKind(other.GroupVersionKind)
+	for _, mapping := range mappings {
+		o.SetGroupVersionKind(mapping.GroupVersionKind)
 		if err = a.client.Get(ctx, e.objectKey(), o); !isUnserved(err) {
-			break
+			return o, err
 		}
 	}
-	return o, err
+	return nil, fmt.Errorf("the API server serves no version of %s, although it lists the kind", e.Key.GroupKind)
 }
 
 // isUnserved reports whether the API server does not know the path of a request. If it knows the path,

@@ -52,7 +52,7 @@ type Error struct {
 	Reason Reason
 	// Verb is what was tried, such as "apply" or "delete".
 	Verb string
-	// Key names the object.
+	// Key names the object. It is zero if the error does not say which object is meant.
 	Key object.ObjMetadata
 	// User is the user who sent the request.
 	User string
@@ -66,7 +66,11 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s %s as %s: %s; %s", e.Verb, describe(e.Key), e.User, e.text, e.Fix)
+	what := "the manifests"
+	if e.Key.Name != "" {
+		what = describe(e.Key)
+	}
+	return fmt.Sprintf("%s %s as %s: %s; %s", e.Verb, what, e.User, e.text, e.Fix)
 }
 
 // Unwrap returns the API server's answer.
@@ -148,13 +152,15 @@ const maxText = 1000
 // isHarmless reports whether an error has no value of the object that a request had.
 func isHarmless(text string, err error) bool {
 	_, connection := errors.AsType[*url.Error](err)
-	return connection || noRight.MatchString(text) || apimeta.IsNoMatchError(err) || apierrors.IsTooManyRequests(err) ||
+	throttled := apierrors.IsTooManyRequests(err) && !isAdmission(text)
+	forbidden := apierrors.IsForbidden(err) && !isAdmission(text) && noRight.MatchString(text)
+	return connection || forbidden || throttled || apimeta.IsNoMatchError(err) ||
 		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // noRight matches the API server's answer to a request for which the user lacks a right. It names the
 // user, the verb and the resource, and no value of the object.
-var noRight = regexp.MustCompile(`User "[^"]*" cannot [a-z]+ resource "`)
+var noRight = regexp.MustCompile(`^[a-z0-9.-]+ ("[^"]*" )?is forbidden: User "[^"]*" cannot [a-z]+ resource "`)
 
 // text returns what may be said of an API server's answer. An answer about a Secret can repeat the
 // Secret's values, and so can an answer about another object with such values. Only the names of the

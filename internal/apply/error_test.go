@@ -48,7 +48,7 @@ func TestReasons(t *testing.T) {
 		{errors.New("connection refused"), ReasonUnavailable, true},
 		{&apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "example.com", Kind: "Widget"}}, ReasonUnknownKind, false},
 	} {
-		a := New(nil, user, Owner{Namespace: "apps", Name: "app"}, false)
+		a := New(newServer(), user, Owner{Namespace: "apps", Name: "app"}, false)
 		key := EntryOf(object1("v1", "ConfigMap", "apps", "a")).Key
 		err := a.failure(verbApply, key, fmt.Errorf("wrapped: %w", c.err))
 		got, ok := errors.AsType[*Error](err)
@@ -70,20 +70,20 @@ func TestErrorsHideSecrets(t *testing.T) {
 	secret := EntryOf(object1("v1", "Secret", "apps", "s")).Key
 	plain := EntryOf(object1("v1", "ConfigMap", "apps", "c")).Key
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "s", field.ErrorList{field.Invalid(field.NewPath("data").Key(value), value, "no "+value)})
-	a := New(nil, user, Owner{}, true)
+	a := New(newServer(), user, Owner{}, true)
 	for name, err := range map[string]error{
-		"invalid":            New(nil, user, Owner{}, false).failure(verbApply, secret, invalid),
-		"another failure":    New(nil, user, Owner{}, false).failure(verbApply, secret, errors.New(".stringData.key: expected string, got "+value)),
+		"invalid":            New(newServer(), user, Owner{}, false).failure(verbApply, secret, invalid),
+		"another failure":    New(newServer(), user, Owner{}, false).failure(verbApply, secret, errors.New(".stringData.key: expected string, got "+value)),
 		"a substituted text": a.failure(verbApply, plain, errors.New("bad "+value)),
 		"a quoted value":     a.failure(verbApply, plain, apierrors.NewBadRequest(fmt.Sprintf("bad %q", value+"\n"))),
 		"a policy":           a.failure(verbApply, plain, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "c", errors.New("admission webhook denied "+value))),
-		"a long text":        New(nil, user, Owner{}, false).failure(verbApply, plain, errors.New(strings.Repeat("long ", 1000))),
+		"a long text":        New(newServer(), user, Owner{}, false).failure(verbApply, plain, errors.New(strings.Repeat("long ", 1000))),
 	} {
 		if text := err.Error(); strings.Contains(text, value) || len(text) > 2000 {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
-	if text := New(nil, user, Owner{}, false).failure(verbApply, secret, invalid).Error(); !strings.Contains(text, "(data)") {
+	if text := New(newServer(), user, Owner{}, false).failure(verbApply, secret, invalid).Error(); !strings.Contains(text, "(data)") {
 		t.Errorf("the field is not named: %s", text)
 	}
 	if err := a.failure(verbApply, secret, context.DeadlineExceeded); !strings.Contains(err.Error(), "deadline") {

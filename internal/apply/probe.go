@@ -86,7 +86,7 @@ func once(do func(context.Context) error) func(context.Context) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if !done {
-			done, err = true, do(ctx)
+			done, err = true, callers(do(ctx))
 		}
 		return err
 	}
@@ -179,7 +179,7 @@ func (p *probe) checkOwner(ctx context.Context, key object.ObjMetadata, existing
 	if p.options.Yields != nil {
 		yields, err := p.options.Yields(ctx, Entry{key, existing.GroupVersionKind().Version}, other)
 		if yields || err != nil {
-			return err
+			return callers(err)
 		}
 	}
 	return p.applier.owned(key, other)
@@ -249,7 +249,7 @@ func (p *probe) Delete(ctx context.Context, o client.Object, options ...client.D
 	}
 	if p.options.BeforeDelete != nil {
 		if err := p.options.BeforeDelete(ctx); err != nil {
-			return err
+			return callers(err)
 		}
 	}
 	uid := o.GetUID()

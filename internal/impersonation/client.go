@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"strings"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/lanyard-dev/lanyard/auth"
 )
@@ -53,9 +55,13 @@ func New(config *rest.Config, options client.Options, accounts auth.AccountReade
 type Client struct {
 	client.Client
 
+	discover func() (apimeta.RESTMapper, error)
 	accounts auth.AccountReader
 	account  auth.Account
 }
+
+// Discover reads from the API server which kinds it serves now.
+func (c *Client) Discover() (apimeta.RESTMapper, error) { return c.discover() }
 
 // As returns a client that acts as a ServiceAccount. It reads the account first. If the account
 // does not exist, the error has the code [auth.CodeSubjectNotFound].
@@ -76,7 +82,10 @@ func (c *Clients) As(ctx context.Context, subject auth.Subject) (*Client, error)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", subject, err)
 	}
-	return &Client{Client: made, accounts: c.accounts, account: account}, nil
+	discover := func() (apimeta.RESTMapper, error) {
+		return apiutil.NewDynamicRESTMapper(c.config, options.HTTPClient)
+	}
+	return &Client{Client: made, discover: discover, accounts: c.accounts, account: account}, nil
 }
 
 // UserName returns the name by which the API server knows a ServiceAccount.

@@ -39,6 +39,7 @@ type run struct {
 	last      record
 	inventory []apply.Entry // what status.inventory should have
 	stored    []apply.Entry // what status.inventory has
+	unsure    bool          // a write of the inventory has failed, and may have been carried out
 }
 
 // Act implements object.Kind.
@@ -86,7 +87,7 @@ func (r *run) finish(versions *apply.Versions) {
 
 // record remembers the inventory and, if the manifests are applied, their input and versions.
 func (r *run) record(input hash, versions *apply.Versions) {
-	r.Records.set(r.o, record{input: input, inventory: r.inventory, unsure: !slices.Equal(r.inventory, r.stored), versions: versions})
+	r.Records.set(r.o, record{input: input, inventory: r.inventory, unsure: r.unsure || !slices.Equal(r.inventory, r.stored), versions: versions})
 }
 
 // newsOf returns the news of a revision: what was created, configured and deleted.
@@ -190,7 +191,7 @@ func (r *run) announce(ctx context.Context, wanted []apply.Entry) error {
 	before, shown := r.inventory, r.o.Status.Inventory
 	r.setInventory(append(slices.Clone(r.inventory), added...))
 	if err := r.save(ctx); err != nil {
-		r.inventory, r.stored, r.o.Status.Inventory = before, nil, shown // the write may have reached the API server, or not
+		r.inventory, r.o.Status.Inventory, r.unsure = before, shown, true
 		r.record(hash{}, nil)
 		return err
 	}
@@ -255,7 +256,7 @@ func entriesOf(whole *v1alpha1.Kustomization) ([]apply.Entry, error) {
 	for i, stored := range whole.Status.Inventory.Entries {
 		e, err := apply.ParseEntry(stored.ID, stored.Version)
 		if err != nil {
-			return nil, object.Invalid(fmt.Sprintf("status.inventory.entries[%d]", i), "remove the entry, and delete its object by hand", "%w", err)
+			return nil, &inventoryError{index: i, err: err}
 		}
 		entries = append(entries, e)
 	}

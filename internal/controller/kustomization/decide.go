@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -83,12 +84,18 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 	return p, nil
 }
 
-// checkPointers refuses texts that are no JSON pointers (RFC 6901), and negative indexes, with which
-// package ssa cannot work.
+// identifying matches JSON pointers to fields that identify an object.
+var identifying = regexp.MustCompile(`^/(apiVersion|kind|metadata(/(name|namespace|uid|resourceVersion))?)$`)
+
+// checkPointers refuses texts that are no JSON pointers (RFC 6901). It also refuses negative indexes
+// and fields that identify an object, with which package ssa cannot work.
 func checkPointers(paths []string) error {
 	for _, path := range paths {
 		if !strings.HasPrefix(path, "/") {
 			return fmt.Errorf("%.100q is no JSON pointer", path)
+		}
+		if identifying.MatchString(path) {
+			return fmt.Errorf("%.100q identifies an object", path)
 		}
 		for token := range strings.SplitSeq(path[1:], "/") {
 			if index, err := strconv.Atoi(token); err == nil && (index < 0 || strconv.Itoa(index) != token) {

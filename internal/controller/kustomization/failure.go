@@ -33,6 +33,19 @@ func (e *variablesError) Error() string {
 
 func (e *variablesError) Unwrap() error { return e.err }
 
+// inventoryError says that an entry of an inventory cannot be read. Nobody watches the status, so the
+// object is retried.
+type inventoryError struct {
+	index int
+	err   error
+}
+
+func (e *inventoryError) Error() string {
+	return fmt.Sprintf("status.inventory.entries[%d]: %v; remove the entry, and delete its object by hand", e.index, e.err)
+}
+
+func (e *inventoryError) Unwrap() error { return e.err }
+
 // buildError is an error of a build.
 type buildError struct {
 	err      *kustomize.Error
@@ -48,6 +61,9 @@ func (e *buildError) Unwrap() error { return e.err }
 func (*kind) Explain(err error) (object.Failure, bool) {
 	if f, ok := object.TimedOut(err, meta.ReasonApplyFailed); ok {
 		return f, true
+	}
+	if _, ok := errors.AsType[*inventoryError](err); ok {
+		return object.Failure{Reason: meta.ReasonApplyRefused}, true
 	}
 	if _, ok := errors.AsType[*dependencyError](err); ok {
 		return object.Failure{Reason: meta.ReasonDependencyNotReady}, true

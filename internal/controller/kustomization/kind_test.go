@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -35,6 +36,11 @@ func kube(t *testing.T, all ...client.Object) client.Client {
 	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), kinds.All().AddToScheme(scheme)))
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).Build()
 }
+
+// cluster is a client of a cluster whose kinds do not change.
+type cluster struct{ client.Client }
+
+func (c cluster) Discover() (apimeta.RESTMapper, error) { return c.RESTMapper(), nil }
 
 // source returns an OCIRepository with an artifact.
 func source() *v1alpha1.OCIRepository {
@@ -105,6 +111,7 @@ func TestDecideRefuses(t *testing.T) {
 		"a negative index": {func(o *v1alpha1.Kustomization) {
 			o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"/spec/values/x/-1"}}}
 		}, "spec.ignore[0].paths"},
+		"a kind":     {func(o *v1alpha1.Kustomization) { o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"/kind"}}} }, "spec.ignore[0].paths"},
 		"no pointer": {func(o *v1alpha1.Kustomization) { o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"spec"}}} }, "spec.ignore[0].paths"},
 		"a wrong selector": {func(o *v1alpha1.Kustomization) {
 			o.Spec.Ignore = []v1alpha1.IgnoreRule{{Paths: []string{"/a"}, Target: &v1alpha1.Selector{LabelSelector: "a=(b"}}}
@@ -308,7 +315,7 @@ func TestYields(t *testing.T) {
 		return o
 	}
 	k := newKind(t, owner("owner", e.ID()), owner("former", "team-a_c__ConfigMap"), owner("new"), owner("damaged", "damaged"))
-	r := &run{kind: k, owner: apply.Owner{Namespace: "team-a", Name: "app"}, applier: apply.New(k.Live.(client.Client), "user", apply.Owner{}, false)}
+	r := &run{kind: k, owner: apply.Owner{Namespace: "team-a", Name: "app"}, applier: apply.New(cluster{k.Live.(client.Client)}, "user", apply.Owner{}, false)}
 	for other, want := range map[apply.Owner]bool{
 		{Namespace: "team-a", Name: "owner"}: false, {Namespace: "team-a", Name: "former"}: true, {Namespace: "team-a", Name: "new"}: true,
 		{Namespace: "team-a", Name: "gone"}: true, {Namespace: "team-b", Name: "gone"}: false,
@@ -328,6 +335,7 @@ func TestExplain(t *testing.T) {
 		stalled bool
 	}{
 		{&sourceError{}, meta.ReasonSourceNotReady, false},
+		{&inventoryError{err: errors.New("x")}, meta.ReasonApplyRefused, false},
 		{&dependencyError{}, meta.ReasonDependencyNotReady, false},
 		{&content.Error{Reason: content.ReasonRefused, Err: errors.New("x")}, meta.ReasonArtifactRefused, true},
 		{&content.Error{Reason: content.ReasonTooLarge, Err: errors.New("x")}, meta.ReasonArtifactRefused, true},
@@ -422,8 +430,16 @@ func TestAnnounce(t *testing.T) {
 		return e
 	}
 	k, o := newKind(t), kustomization()
+	first := &run{kind: k, o: o, applier: apply.New(cluster{k.Live.(client.Client)}, "user", apply.Owner{}, false)}
+	first.save = func(context.Context) error { return errors.New("lost") }
+	if err := first.announce(t.Context(), []apply.Entry{entry("new")}); err == nil {
+		t.Error("the first write is lost")
+	}
+	if known, _ := k.Records.get(o); !known.unsure {
+		t.Error("the first write may have been carried out")
+	}
 	old := []apply.Entry{entry("old")}
-	r := &run{kind: k, o: o, inventory: old, stored: old, applier: apply.New(k.Live.(client.Client), "user", apply.Owner{}, false)}
+	r := &run{kind: k, o: o, inventory: old, stored: old, applier: apply.New(cluster{k.Live.(client.Client)}, "user", apply.Owner{}, false)}
 	failed := errors.New("too large")
 	r.save = func(context.Context) error { return failed }
 	if err := r.announce(t.Context(), []apply.Entry{entry("new")}); !errors.Is(err, failed) {
@@ -432,7 +448,7 @@ func TestAnnounce(t *testing.T) {
 	if known, _ := k.Records.get(o); o.Status.Inventory != nil || !slices.Equal(r.inventory, old) || !known.unsure {
 		t.Errorf("%+v, %v, %+v", o.Status.Inventory, r.inventory, known)
 	}
-	r.stored = old
+	r.stored, r.unsure = old, false
 	r.save = func(context.Context) error { return nil }
 	must.Succeed(t, r.announce(t.Context(), []apply.Entry{entry("new")}))
 	if known, _ := k.Records.get(o); len(o.Status.Inventory.Entries) != 2 || len(r.inventory) != 2 || known.unsure {

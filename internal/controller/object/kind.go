@@ -82,8 +82,8 @@ type View struct {
 	// Finalizer says that the object needs the finalizer, because it has data that is stored
 	// elsewhere.
 	Finalizer bool
-	// SlowFinalizer says that Finalize can take long. So Finalize waits for a worker, as Act does, and
-	// ends with Timeout.
+	// SlowFinalizer says that Finalize can take long. So Finalize waits for a worker, as Act does. It
+	// ends after [MaxTimeout], or when another namespace needs the place, and is called again.
 	SlowFinalizer bool
 	// Renewable says that Act renews the object's tokens on request ([RenewalRequested]). After Act
 	// has succeeded, the [Reconciler] removes the request.

@@ -127,8 +127,7 @@ func (r *Reconciler[O, P]) reconcile(ctx context.Context, req reconcile.Request)
 	}
 	r.underWork.read(o)
 	deleted := !o.GetDeletionTimestamp().IsZero()
-	slow := memory.Refused(o) == nil && r.kind.View(o).SlowFinalizer
-	if !entered && (!deleted || slow) {
+	if !entered && (!deleted || r.kind.View(o).SlowFinalizer) {
 		return reconcile.Result{}, nil // the object is queued again when it may be reconciled
 	}
 	if deleted { // a deletion usually needs no worker, so slow work cannot delay it
@@ -397,13 +396,7 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 		}
 	}
 	before := clone(o)
-	view := r.kind.View(o)
-	timely, cancel := ctx, func() {}
-	if view.SlowFinalizer {
-		timely, cancel = context.WithTimeout(ctx, timeoutOf(view))
-	}
-	err := r.kind.Finalize(timely, o)
-	cancel()
+	err := r.callFinalize(ctx, o)
 	left, stays := errors.AsType[*LeftoverError](err)
 	if err != nil && !stays {
 		return r.notFinalized(ctx, before, o, err)
@@ -430,6 +423,29 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 		r.emitEvent(o, corev1.EventTypeWarning, meta.ReasonContentStays, left.Message)
 	}
 	return nil
+}
+
+// callFinalize calls the kind's Finalize. Slow work ends after MaxTimeout, or when another namespace
+// needs the place. The timeout of the spec may be too short for a deletion, which has to begin anew.
+func (r *Reconciler[O, P]) callFinalize(ctx context.Context, o O) error {
+	if !r.kind.View(o).SlowFinalizer {
+		return r.kind.Finalize(ctx, o)
+	}
+	timely, cancel := context.WithTimeout(ctx, MaxTimeout)
+	defer cancel()
+	limited, end := context.WithCancelCause(timely)
+	defer end(nil)
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+	r.workers.endable(request, end)
+	err := r.kind.Finalize(limited, o)
+	r.workers.endable(request, nil)
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if why := context.Cause(limited); errors.Is(why, errCrowdedOut) || errors.Is(why, context.DeadlineExceeded) {
+		return &endedEarly{err, why}
+	}
+	return err
 }
 
 // timeoutOf returns how long the work on an object may take.
