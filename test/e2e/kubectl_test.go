@@ -34,6 +34,7 @@ func TestKubectl(t *testing.T) {
 		"identity": map[string]any{"awsIdentities": true, "bindings": true},
 		"flux":     map[string]any{"externalArtifacts": true},
 		"rbac":     map[string]any{"tenantNamespaces": []any{namespace}},
+		"apply":    map[string]any{"enabled": true},
 	})
 	must(t, "install the chart", w.InstallChart(t.Context(), values))
 	// Start only the token server. The other programs would only add finalizers to the objects.
