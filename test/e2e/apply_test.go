@@ -610,7 +610,7 @@ func TestApplyUnavailable(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("the API server is gone")
 	w.requests.mu.Lock()
-	w.requests.after = func(count int, r *http.Request) {
+	w.requests.after = func(_ int, r *http.Request) {
 		if r.Method == http.MethodPatch && !r.URL.Query().Has("dryRun") {
 			cancel(gone)
 		}
