@@ -44,7 +44,7 @@ var version string
 func main() {
 	if sandbox.IsChild(os.Args[1:]) {
 		os.Exit(program.Run(flags.Name, func(ctx context.Context, args []string, _ io.Writer) error {
-			return sandbox.Serve(ctx, args, kustomize.Serve)
+			return sandbox.Serve(ctx, args, sandbox.Functions{kustomize.Function: kustomize.Serve})
 		}))
 	}
 	os.Exit(program.Run(flags.Name, run))

@@ -17,7 +17,7 @@ type Builder struct {
 	limits Limits
 }
 
-// NewBuilder returns a builder whose children come from a pool. The children must call [Serve].
+// NewBuilder returns a builder whose children come from a pool. The children must have [Serve] as [Function].
 func NewBuilder(pool *sandbox.Pool, limits Limits) *Builder {
 	return &Builder{pool: pool, limits: limits}
 }
@@ -44,7 +44,7 @@ func (b *Builder) Build(ctx context.Context, request Request) (objects []*unstru
 		return nil, err
 	}
 	var refused *Error
-	err = b.pool.Do(ctx, sandbox.Request{Tenant: request.Tenant, Parts: parts, Alone: request.Secret}, func(answer []byte) (err error) {
+	err = b.pool.Do(ctx, sandbox.Request{Tenant: request.Tenant, Function: Function, Parts: parts, Alone: request.Secret}, func(answer []byte) (err error) {
 		// The objects stay in memory until the caller has applied them.
 		if err := reserve.Take(ctx, reserve.Cost(len(answer), values(answer))); err != nil {
 			return err
@@ -58,7 +58,7 @@ func (b *Builder) Build(ctx context.Context, request Request) (objects []*unstru
 	switch {
 	case refused != nil && err == nil:
 		return nil, refused
-	case ended && failure.Reason != sandbox.ReasonUnavailable && failure.Reason != sandbox.ReasonCrash:
+	case ended && failure.OfInput():
 		return nil, &Error{Reason: ReasonTooLarge, Message: "the build was ended: " + failure.Err.Error(), Fix: failure.Fix}
 	case err != nil:
 		return nil, err

@@ -48,7 +48,10 @@ func decodeRequest(request []byte) (h header, archive []byte, err error) {
 	return h, rest[length:], err
 }
 
-// Serve answers a request of a [Builder]. It is the function that a child passes to sandbox.Serve.
+// Function is the name of [Serve] in sandbox.Functions.
+const Function = "build"
+
+// Serve answers a request of a [Builder] in a child.
 func Serve(ctx context.Context, request []byte) (answer []byte) {
 	var objects [][]byte
 	h, archive, err := decodeRequest(request)

@@ -39,3 +39,7 @@ func (e *Error) Error() string { return fmt.Sprintf("%v; %s", e.Err, e.Fix) }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// OfInput reports whether the request itself is the cause, and not the machine or the program. For
+// example, the work on its input needs too much memory.
+func (e *Error) OfInput() bool { return e.Reason != ReasonUnavailable && e.Reason != ReasonCrash }

@@ -56,6 +56,9 @@ type Request struct {
 	// Tenant is the tenant that the request is for. Tenants share the children fairly, as
 	// share.Places says.
 	Tenant string
+	// Function is the name of the function that answers the request, without a zero byte; see
+	// [Functions].
+	Function string
 	// Parts are the content. The child gets the parts one after the other, as one piece.
 	Parts [][]byte
 	// Alone says that the request gets a new child, which serves no other request. This is for
@@ -96,7 +99,7 @@ func New(program string, limits Limits) *Pool {
 // request is too long or the child did not answer. Otherwise the error is the cause of ctx or the
 // error of use. After an error, the child is ended.
 func (p *Pool) Do(ctx context.Context, request Request, use func(answer []byte) error) error {
-	length := int64(0)
+	length := int64(len(request.Function) + 1)
 	for _, part := range request.Parts {
 		length += int64(len(part))
 	}
@@ -133,7 +136,7 @@ func (p *Pool) serve(ctx context.Context, c *child, request Request, use func(an
 			p.end(c)
 		}
 	}()
-	answer, err := c.do(ctx, request.Parts, p.limits)
+	answer, err := c.do(ctx, append([][]byte{[]byte(request.Function + "\x00")}, request.Parts...), p.limits)
 	if err == nil {
 		err = use(answer)
 	}

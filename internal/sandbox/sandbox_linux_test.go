@@ -87,6 +87,14 @@ func TestAnswer(t *testing.T) {
 	if err != nil || answer != "one and two" {
 		t.Fatalf("answer %q, %v", answer, err)
 	}
+	answer, err = send(t.Context(), pool, sandbox.Request{Tenant: "a", Function: "other", Parts: [][]byte{[]byte("echo one")}})
+	if err != nil || answer != "another function" {
+		t.Errorf("answer %q, %v", answer, err)
+	}
+	_, err = send(t.Context(), pool, sandbox.Request{Tenant: "a", Function: "missing"})
+	if failure, ok := errors.AsType[*sandbox.Error](err); !ok || failure.Reason != sandbox.ReasonCrash {
+		t.Errorf("a function that does not exist: %v", err)
+	}
 }
 
 // TestAttacks lets a child try what hostile input would try.

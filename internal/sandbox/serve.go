@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -62,13 +63,32 @@ func parseLimits(args []string) (limits, error) {
 // the program's name. The main function asks IsChild before it does anything else.
 func IsChild(args []string) bool { return len(args) > 0 && args[0] == childArgument }
 
+// Functions are what a child can do. The keys are the names that requests use. A request without a
+// name gets an empty answer ([Pool.Check]), unless there is a function for it.
+type Functions map[string]func(ctx context.Context, request []byte) (answer []byte)
+
+// call answers a request: the function's name, a zero byte, and the content of the request. It returns
+// an error if the function does not exist.
+func (f Functions) call(ctx context.Context, request []byte) ([]byte, error) {
+	name, content, _ := bytes.Cut(request, []byte{0})
+	function := f[string(name)]
+	switch {
+	case function != nil:
+		return function(ctx, content), nil
+	case len(name) == 0:
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("this program has no function %q", name)
+	}
+}
+
 // Serve gives up the rights of this process. Then it answers the requests of the parent until the
-// parent closes the pipe. The parent gets what handle returns. If handle panics, the process ends,
-// and the parent gets an [*Error] with [ReasonCrash].
+// parent closes the pipe. The parent gets what the function returns. If the function panics, the
+// process ends, and the parent gets an [*Error] with [ReasonCrash].
 //
 // The arguments are those of the process, without the program's name. Serve must be called before
 // the process has read any foreign input.
-func Serve(ctx context.Context, args []string, handle func(ctx context.Context, request []byte) (answer []byte)) error {
+func Serve(ctx context.Context, args []string, functions Functions) error {
 	allowed, err := parseLimits(args)
 	if err != nil {
 		return err
@@ -102,7 +122,11 @@ func Serve(ctx context.Context, args []string, handle func(ctx context.Context, 
 		if err != nil {
 			return fmt.Errorf("read a request: %w", err)
 		}
-		if err := writeFrame(os.Stdout, handle(ctx, request)); err != nil {
+		answer, err := functions.call(ctx, request)
+		if err != nil {
+			return err
+		}
+		if err := writeFrame(os.Stdout, answer); err != nil {
 			return fmt.Errorf("answer: %w", err)
 		}
 		if isUsedUp(heap) {

@@ -11,7 +11,7 @@ import (
 )
 
 func main() {
-	if err := sandbox.Serve(context.Background(), os.Args[1:], kustomize.Serve); err != nil {
+	if err := sandbox.Serve(context.Background(), os.Args[1:], sandbox.Functions{kustomize.Function: kustomize.Serve}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -26,10 +26,12 @@ func main() {
 		os.Exit(2)
 	}
 	served := 0
-	err := sandbox.Serve(context.Background(), os.Args[1:], func(_ context.Context, request []byte) []byte {
+	act := func(_ context.Context, request []byte) []byte {
 		served++
 		return handle(string(request), served)
-	})
+	}
+	other := func(context.Context, []byte) []byte { return []byte("another function") }
+	err := sandbox.Serve(context.Background(), os.Args[1:], sandbox.Functions{"": act, "other": other})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
