@@ -29,11 +29,11 @@ const FieldManager = "lanyard-apply-controller"
 
 // Applier applies and deletes the objects of one owner with the rights of one user.
 type Applier struct {
-	client   client.Client
-	discover func() (apimeta.RESTMapper, error)
-	user     string
-	owner    Owner
-	secret   bool
+	client client.Client
+	served served
+	user   string
+	owner  Owner
+	secret bool
 }
 
 // Owner is the object whose manifests are applied.
@@ -47,7 +47,7 @@ type Owner struct {
 // values of Secrets are in manifests of any kind. Then errors have no text of the API server that
 // could repeat a value.
 func New(c Client, user string, owner Owner, secret bool) *Applier {
-	return &Applier{client: c, discover: c.Discover, user: user, owner: owner, secret: secret}
+	return &Applier{client: c, served: served{discover: c.Discover}, user: user, owner: owner, secret: secret}
 }
 
 // Client is a client of a cluster.
@@ -77,6 +77,9 @@ type Options struct {
 	// BeforeWrite is called once, before the first request that stores something. After an error,
 	// nothing is stored. Nil does nothing.
 	BeforeWrite func(ctx context.Context) error
+	// Seen is called with each object as the API server has it: when the object is read, and after it
+	// was written. Several goroutines call Seen. Nil does nothing.
+	Seen func(o *unstructured.Unstructured)
 	// BeforeDelete is called before each deletion that Force needs. After an error, the object is
 	// not deleted. Nil does nothing.
 	BeforeDelete func(ctx context.Context) error
@@ -89,7 +92,16 @@ type Result struct {
 	// Versions are the versions that the objects have now.
 	Versions *Versions
 
-	uids map[types.UID]bool
+	found map[object.ObjMetadata]version
+	uids  map[types.UID]bool
+}
+
+// Has reports whether the versions have the object of an entry in its present version.
+func (r *Result) Has(e Entry, versions *Versions) bool { return has(r.found, e, versions) }
+
+func has(found map[object.ObjMetadata]version, e Entry, versions *Versions) bool {
+	v, ok := found[e.Key]
+	return ok && versions.has(e.Key, v.uid, v.resourceVersion)
 }
 
 // has reports whether an object with this UID was applied, or is as it was left.
@@ -135,7 +147,7 @@ const concurrency = 4
 // of them. The result is never nil; after an error, it has the objects of the finished stages. The
 // error is an [*Error] or the cause of ctx.
 func (a *Applier) Apply(ctx context.Context, manifests []*unstructured.Unstructured, options Options) (*Result, error) {
-	result := &Result{Versions: &Versions{}, uids: map[types.UID]bool{}}
+	result := &Result{Versions: &Versions{}, found: map[object.ObjMetadata]version{}, uids: map[types.UID]bool{}}
 	if err := a.prepare(manifests); err != nil {
 		return result, err
 	}
@@ -144,6 +156,7 @@ func (a *Applier) Apply(ctx context.Context, manifests []*unstructured.Unstructu
 	manager := ssa.NewResourceManager(p, nil, ssa.Owner{Field: FieldManager, Group: Group})
 	manager.SetConcurrency(concurrency)
 	manager.SetOwnerLabels(manifests, a.owner.Name, a.owner.Namespace)
+	defer a.served.forget() // new kinds may be among the objects
 	for _, stage := range stagesOf(manifests) {
 		if err := a.place(stage, placed); err != nil {
 			return result, err

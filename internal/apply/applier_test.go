@@ -34,6 +34,8 @@ type server struct {
 	fail     func(verb, name string) error
 	served   string // the version of Widgets that Get serves, if others is true
 	others   bool   // Get serves only this version
+
+	discoveries int
 }
 
 func newServer() *server {
@@ -53,6 +55,7 @@ func (s *server) RESTMapper() apimeta.RESTMapper {
 // Discover returns what the API server serves. Other than the RESTMapper, it has only the served
 // version.
 func (s *server) Discover() (apimeta.RESTMapper, error) {
+	s.discoveries++
 	served := schema.GroupVersion{Group: "example.com", Version: s.served}
 	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{served})
 	if s.served != "" {
@@ -339,6 +342,34 @@ func TestOtherVersion(t *testing.T) {
 				t.Errorf("%s, with %q served: left %v, %v", version, served, left, err)
 			}
 		}
+	}
+}
+
+// TestMissingKinds asserts that the kinds of the API server are read once, however many kinds are
+// missing. Objects of kinds that exist are found afterwards, too.
+func TestMissingKinds(t *testing.T) {
+	s := newServer()
+	s.served = "v1"
+	a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+	_, err := a.Apply(t.Context(), []*unstructured.Unstructured{object1("example.com/v1", "Widget", "apps", "a")}, Options{})
+	must.Succeed(t, err)
+	for i := range 10 {
+		e, err := NewEntry(schema.GroupVersionKind{Group: fmt.Sprint("group", i), Version: "v1", Kind: "Missing"}, "apps", "a")
+		must.Succeed(t, err)
+		if o, err := a.Read(t.Context(), e); o != nil || err != nil {
+			t.Errorf("%v, %v", o, err)
+		}
+	}
+	e, err := NewEntry(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, "apps", "a")
+	must.Succeed(t, err)
+	if o, err := a.Read(t.Context(), e); o == nil || err != nil || s.discoveries != 1 {
+		t.Errorf("%v, %v, after %d discoveries", o, err, s.discoveries)
+	}
+	_, err = a.Apply(t.Context(), configMaps(1), Options{})
+	must.Succeed(t, err)
+	e.Version = "v2"
+	if o, err := a.Read(t.Context(), e); o == nil || err != nil || s.discoveries != 1 {
+		t.Errorf("after other objects were applied: %v, %v, %d discoveries", o, err, s.discoveries)
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/fluxcd/cli-utils/pkg/object"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -24,6 +26,9 @@ type State struct {
 // Changed returns the entries of objects that somebody else has changed or deleted since the last
 // time, or of which this is not known.
 func (s *State) Changed() []Entry { return s.changed }
+
+// Has reports whether the object of an entry is as it was left, in a version that the versions have.
+func (s *State) Has(e Entry, versions *Versions) bool { return has(s.same, e, versions) }
 
 // unchanged returns the version of an object that is as it was left.
 func (s *State) unchanged(key object.ObjMetadata) (version, bool) {
@@ -58,6 +63,19 @@ func (a *Applier) Check(ctx context.Context, inventory []Entry, versions *Versio
 		}
 	}
 	return state, nil
+}
+
+// Read reads the object of an entry, with all its fields. It returns nil if the object does not exist.
+func (a *Applier) Read(ctx context.Context, e Entry) (*unstructured.Unstructured, error) {
+	o := &unstructured.Unstructured{}
+	err := a.get(ctx, e, o)
+	if apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) {
+		return nil, nil //nolint:nilnil // documented
+	}
+	if err != nil {
+		return nil, a.failure(verbGet, e.Key, err)
+	}
+	return o, nil
 }
 
 // place is where the objects of one LIST are.
@@ -136,35 +154,83 @@ func (a *Applier) list(ctx context.Context, entries []Entry, found map[object.Ob
 	return nil
 }
 
-// metadata reads the metadata of an object. If the API server does not serve the entry's version of
-// the kind any more, metadata uses another one. If the API server does not have the kind, the error
-// is that of a RESTMapper without a match.
+// metadata reads the metadata of an object, as get does.
 func (a *Applier) metadata(ctx context.Context, e Entry) (*metav1.PartialObjectMetadata, error) {
 	o := &metav1.PartialObjectMetadata{}
-	mapping, err := a.mapping(e)
-	if err == nil {
-		o.SetGroupVersionKind(mapping.GroupVersionKind)
-		err = a.client.Get(ctx, e.objectKey(), o)
-	}
-	if !isUnserved(err) && !apimeta.IsNoMatchError(err) || !isKind(e.kind()) {
-		return o, err
+	return o, a.get(ctx, e, o)
+}
+
+// readable is an object whose kind is not known when the program is built.
+type readable interface {
+	client.Object
+
+	SetGroupVersionKind(kind schema.GroupVersionKind)
+}
+
+// get reads an object. If the API server does not serve the entry's version of the kind any more, get
+// uses another one. If the API server does not have the kind, the error is that of a RESTMapper
+// without a match.
+func (a *Applier) get(ctx context.Context, e Entry, o readable) error {
+	if !a.served.isKnown() || !isKind(e.kind()) {
+		mapping, err := a.mapping(e)
+		if err == nil {
+			o.SetGroupVersionKind(mapping.GroupVersionKind)
+			err = a.client.Get(ctx, e.objectKey(), o)
+		}
+		if !isUnserved(err) && !apimeta.IsNoMatchError(err) || !isKind(e.kind()) {
+			return err
+		}
 	}
 	// The client's RESTMapper never forgets a kind that it has once seen. So ask the API server.
-	served, err := a.discover()
+	served, err := a.served.kinds()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	mappings, err := served.RESTMappings(e.Key.GroupKind)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	for _, mapping := range mappings {
 		o.SetGroupVersionKind(mapping.GroupVersionKind)
 		if err = a.client.Get(ctx, e.objectKey(), o); !isUnserved(err) {
-			return o, err
+			return err
 		}
 	}
-	return nil, fmt.Errorf("the API server serves no version of %s, although it lists the kind", e.Key.GroupKind)
+	return fmt.Errorf("the API server serves no version of %s, although it lists the kind", e.Key.GroupKind)
+}
+
+// served has the kinds that the API server serves. They are read when a kind is missing for the first
+// time. Then other missing kinds cost no request, however many a tenant names. A served is safe for
+// concurrent use.
+type served struct {
+	discover func() (apimeta.RESTMapper, error)
+
+	mu    sync.Mutex // guards known
+	known apimeta.RESTMapper
+}
+
+// kinds returns the kinds.
+func (s *served) kinds() (known apimeta.RESTMapper, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		s.known, err = s.discover()
+	}
+	return s.known, err
+}
+
+// isKnown reports whether the kinds were read.
+func (s *served) isKnown() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.known != nil
+}
+
+// forget makes the next call of kinds read them again.
+func (s *served) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known = nil
 }
 
 // isUnserved reports whether the API server does not know the path of a request. If it knows the path,

@@ -26,6 +26,16 @@ func EntryOf(o *unstructured.Unstructured) Entry {
 	return Entry{Key: keyOf(o), Version: o.GroupVersionKind().Version}
 }
 
+// NewEntry returns the entry of an object with this kind and name. An error says that there can be no
+// such kind.
+func NewEntry(kind schema.GroupVersionKind, namespace, name string) (Entry, error) {
+	e := Entry{Key: object.ObjMetadata{Namespace: namespace, Name: name, GroupKind: kind.GroupKind()}, Version: kind.Version}
+	if !isKind(kind) {
+		return Entry{}, fmt.Errorf("%.300q is no kind of objects", kind.String())
+	}
+	return e, nil
+}
+
 // ParseEntry is the inverse of [Entry.ID]. The version is not part of the ID.
 func ParseEntry(id, version string) (Entry, error) {
 	key, err := object.ParseObjMetadata(id)

@@ -116,12 +116,15 @@ func (p *probe) remember(result *Result) {
 	defer p.mu.Unlock()
 	for key, v := range p.found {
 		result.Versions.add(key, v.uid, v.resourceVersion)
-		result.uids[v.uid] = true
+		result.found[key], result.uids[v.uid] = v, true
 	}
 }
 
 // see records the version of an object.
 func (p *probe) see(key object.ObjMetadata, o *unstructured.Unstructured) {
+	if p.options.Seen != nil {
+		p.options.Seen(o)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.found[key] = version{o.GetUID(), o.GetResourceVersion()}

@@ -2,8 +2,10 @@ package apply
 
 import (
 	"crypto/sha256"
+	"maps"
 
 	"github.com/fluxcd/cli-utils/pkg/object"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -22,6 +24,14 @@ func (v *Versions) Len() int {
 	return len(v.seen)
 }
 
+// Keep forgets all versions that are not among others.
+func (v *Versions) Keep(others *Versions) {
+	maps.DeleteFunc(v.seen, func(f fingerprint, _ struct{}) bool {
+		_, ok := others.seen[f]
+		return !ok
+	})
+}
+
 // add remembers that an object with this UID and resourceVersion is as wanted.
 func (v *Versions) add(key object.ObjMetadata, uid types.UID, version string) {
 	if uid == "" || version == "" {
@@ -31,6 +41,11 @@ func (v *Versions) add(key object.ObjMetadata, uid types.UID, version string) {
 		v.seen = map[fingerprint]struct{}{}
 	}
 	v.seen[fingerprintOf(key, uid, version)] = struct{}{}
+}
+
+// Add remembers that an object is as wanted in its present version.
+func (v *Versions) Add(o *unstructured.Unstructured) {
+	v.add(keyOf(o), o.GetUID(), o.GetResourceVersion())
 }
 
 // has reports whether the object was as wanted in this version.
