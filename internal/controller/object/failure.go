@@ -32,6 +32,9 @@ type Failure struct {
 	// dependencies changes. For example, the content that was found is unusable, or a KeyRing is,
 	// or a foreign ExternalArtifact has the object's name.
 	AtInterval bool
+	// Waiting: nothing has failed. The object waits until others have done their work, and is
+	// reconciled again after RetryAfter. Ready is Unknown, and no event tells the failure.
+	Waiting bool
 }
 
 // refusal is the error for a spec that breaks a rule of the schema.

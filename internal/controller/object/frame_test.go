@@ -306,6 +306,32 @@ func TestRecoveryIsTold(t *testing.T) {
 	}
 }
 
+// An object that waits for others is Unknown, is reconciled again after the pause that the kind has
+// chosen, and makes no event of its own. The news of the work that was done before are told.
+func TestWaitingIsNoFailure(t *testing.T) {
+	w := newWorld(t)
+	o := w.create("tenant-a", "app", nil)
+	w.kind.note = "a new thing"
+	w.kind.act = func(*v1alpha1.OCIRepository) (string, error) { return "NewThing", errPending }
+	for range 5 {
+		if pause := w.reconcile(o).RequeueAfter; pause != 3*time.Second {
+			t.Errorf("again after %s", pause)
+		}
+		w.kind.note = ""
+	}
+	if c := w.ready(o); c.Status != metav1.ConditionUnknown || c.Reason != meta.ReasonProgressing || c.Message != errPending.Error() {
+		t.Errorf("%+v", c)
+	}
+	w.fails(errOdd)
+	if pause := w.reconcile(o).RequeueAfter; pause > 2*time.Second {
+		t.Errorf("after the first failure, again after %s", pause)
+	}
+	told := w.Told()
+	if len(told) != 2 || !strings.HasPrefix(told[0], "Normal NewThing a new thing") || !strings.HasPrefix(told[1], "Warning Odd") {
+		t.Errorf("events %q", told)
+	}
+}
+
 // An error of Report is a failure like any other. Report gets the outcome of Decide and Act.
 func TestReportsFail(t *testing.T) {
 	w := newWorld(t)

@@ -59,7 +59,8 @@ type Kind[O Object, P any] interface {
 type News struct {
 	// Reason is the event's reason, such as NewArtifact.
 	Reason string
-	// Note is the event's text. Empty means the text that [Kind.Report] returns.
+	// Note is the event's text. Empty means the text that [Kind.Report] returns. If Act also returns an
+	// error, only News with a Note is announced.
 	Note string
 }
 

@@ -309,6 +309,14 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
 			return err
 		}
 	}
+	if t.news.Note != "" { // Act has done a part of its work
+		r.emitEvent(t.o, corev1.EventTypeNormal, t.news.Reason, t.news.Note)
+	}
+	if f.Waiting {
+		r.failures.reset(t.key)
+		t.result.RequeueAfter = f.RetryAfter
+		return nil
+	}
 	words := []any{"reason", f.Reason, "stalled", f.Stalled, "message", f.Message}
 	if t.isNew || t.was.Status != metav1.ConditionFalse || t.was.Reason != f.Reason {
 		// Log a new failure at level error, so that every setting of the log level shows it once.

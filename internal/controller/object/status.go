@@ -34,13 +34,21 @@ func markSuspended(o Object, found string) {
 	}
 }
 
-// markFailed sets the conditions of a failure. An earlier result stays in the status.
+// markFailed sets the conditions of a failure, or of waiting. An earlier result stays in the status.
 func markFailed(o Object, f Failure) {
-	SetCondition(o, meta.ConditionReady, metav1.ConditionFalse, f.Reason, f.Message)
-	if f.Stalled {
+	ready := metav1.ConditionFalse
+	if f.Waiting {
+		ready = metav1.ConditionUnknown
+	}
+	SetCondition(o, meta.ConditionReady, ready, f.Reason, f.Message)
+	switch {
+	case f.Waiting:
+		SetCondition(o, meta.ConditionReconciling, metav1.ConditionTrue, meta.ReasonProgressing, f.Message)
+		RemoveCondition(o, meta.ConditionStalled)
+	case f.Stalled:
 		SetCondition(o, meta.ConditionStalled, metav1.ConditionTrue, f.Reason, f.Message)
 		RemoveCondition(o, meta.ConditionReconciling)
-	} else {
+	default:
 		SetCondition(o, meta.ConditionReconciling, metav1.ConditionTrue, meta.ReasonProgressingWithRetry, f.Message)
 		RemoveCondition(o, meta.ConditionStalled)
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/store"
@@ -25,6 +26,7 @@ type toy struct {
 	wait func(ctx context.Context)                                // runs before act; may be nil
 	// saves runs in place of act, with the function that writes the status; may be nil.
 	saves      func(ctx context.Context, o *v1alpha1.OCIRepository, save func(context.Context) error) error
+	note       string // text of the News
 	report     error
 	finalize   error
 	finalizing func() // runs in Finalize; may be nil
@@ -83,7 +85,7 @@ func (k *toy) Act(ctx context.Context, o *v1alpha1.OCIRepository, plan string, s
 		return object.News{}, nil
 	}
 	news, err := k.act(o)
-	return object.News{Reason: news}, err
+	return object.News{Reason: news, Note: k.note}, err
 }
 
 func (k *toy) Report(_ context.Context, o *v1alpha1.OCIRepository, outcome object.Outcome) (string, error) {
@@ -107,10 +109,16 @@ func (*toy) Explain(err error) (object.Failure, bool) {
 	if errors.Is(err, errUnusable) {
 		return object.Failure{Reason: "Unusable", AtInterval: true}, true
 	}
+	if errors.Is(err, errPending) {
+		return object.Failure{Reason: meta.ReasonProgressing, Waiting: true, RetryAfter: 3 * time.Second}, true
+	}
 	return object.Failure{Reason: "Odd", Message: "that was odd"}, errors.Is(err, errOdd)
 }
 
-var errUnusable = errors.New("what was found is unusable")
+var (
+	errUnusable = errors.New("what was found is unusable")
+	errPending  = errors.New("others have work to do")
+)
 
 // world has an [object.Reconciler] whose kind is the toy.
 type world struct {
