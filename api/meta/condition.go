@@ -26,6 +26,11 @@ const (
 	// spec.externalArtifact is false and no earlier ExternalArtifact remains.
 	ConditionExternalArtifactPublished = "ExternalArtifactPublished"
 
+	// ConditionHealthy is True while the objects that a Kustomization waits for are healthy. It is
+	// Unknown during the wait, and while the manifests cannot be applied. It is False once an object
+	// has failed or the wait took too long. The condition is absent if spec.wait is false and spec.healthChecks is empty.
+	ConditionHealthy = "Healthy"
+
 	// ConditionHubReachable is False while a binding's hub does not answer, or refuses the
 	// binding's cluster. The hub is another cluster, which has the WorkloadIdentity of the binding.
 	// While the condition is False, the credential stays in the Secret until it expires. The
@@ -166,6 +171,10 @@ const (
 	// ReasonApplyFailed says that objects could not be applied or deleted in time, because the API
 	// server did not answer or somebody changed them at the same time. Retried.
 	ReasonApplyFailed = "ApplyFailed"
+
+	// ReasonHealthCheckFailed says that an object for which a Kustomization waits has failed, cannot be
+	// read, or did not become healthy within spec.timeout. Retried.
+	ReasonHealthCheckFailed = "HealthCheckFailed"
 
 	// ReasonTerminating says that objects of a deleted Kustomization are still being deleted.
 	// Retried.

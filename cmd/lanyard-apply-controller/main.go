@@ -31,6 +31,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/kustomization"
 	"github.com/lanyard-dev/lanyard/internal/controller/kustomization/flags"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/expression"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
@@ -44,7 +45,8 @@ var version string
 func main() {
 	if sandbox.IsChild(os.Args[1:]) {
 		os.Exit(program.Run(flags.Name, func(ctx context.Context, args []string, _ io.Writer) error {
-			return sandbox.Serve(ctx, args, sandbox.Functions{kustomize.Function: kustomize.Serve})
+			var expressions expression.Server
+			return sandbox.Serve(ctx, args, sandbox.Functions{kustomize.Function: kustomize.Serve, expression.Function: expressions.Serve})
 		}))
 	}
 	os.Exit(program.Run(flags.Name, run))
@@ -92,7 +94,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	reconciler := kustomization.New(objects, kustomization.Options{
 		Clients: clients, Live: mgr.GetAPIReader(), Sources: sources, Records: records, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
 		Content: content.NewClient(&http.Transport{ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: f.Concurrent}, f.ArtifactHosts, f.ArtifactMaxSize),
-		Builder: kustomize.NewBuilder(builds, buildLimits(f)),
+		Builder: kustomize.NewBuilder(builds, buildLimits(f)), Expressions: expression.NewEvaluator(builds),
 	})
 	err = errors.Join(
 		reconciler.SetupWithManager(ctx, mgr, f.Concurrent),

@@ -20,6 +20,7 @@ const KustomizationKind = "Kustomization"
 // +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.sourceRef.name`,description="Source whose artifact is applied"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the cluster has the objects that the artifact asks for"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Reason of the condition Ready, for programs"
+// +kubebuilder:printcolumn:name="Healthy",type=string,JSONPath=`.status.conditions[?(@.type=="Healthy")].status`,description="True while the objects that this object waits for are healthy; empty if it waits for none",priority=1
 // +kubebuilder:printcolumn:name="Account",type=string,JSONPath=`.spec.serviceAccountName`,description="ServiceAccount that applies; empty for the administrator's default"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the object was created"
 // +kubebuilder:printcolumn:name="Path",type=string,JSONPath=`.spec.path`,description="Folder in the artifact",priority=1
@@ -68,7 +69,7 @@ type KustomizationSpec struct {
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
-	DependsOn []meta.LocalReference `json:"dependsOn,omitempty"`
+	DependsOn []KustomizationDependency `json:"dependsOn,omitempty"`
 
 	// path is the folder in the artifact, such as "./apps/production". If the folder has no
 	// kustomization file, all its YAML files are applied. Default: the artifact's root.
@@ -125,8 +126,8 @@ type KustomizationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('8760h')",message="retryInterval must be a duration from 1s to 8760h, such as 1m"
 	RetryInterval *metav1.Duration `json:"retryInterval,omitempty"`
 
-	// timeout limits the time of one reconciliation. From 1s to 30m. Default: interval less 30s, but
-	// at least 30s and at most 30m.
+	// timeout limits the time of one reconciliation, and then the time until the applied objects are
+	// healthy. From 1s to 30m. Default: interval less 30s, but at least 30s and at most 30m.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=string
@@ -215,6 +216,109 @@ type KustomizationSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	Ignore []IgnoreRule `json:"ignore,omitempty"`
+
+	// wait makes this object Ready only once all applied objects are healthy. healthChecks has no
+	// effect then. Default: false.
+	//
+	// +optional
+	Wait bool `json:"wait,omitempty"`
+
+	// healthChecks names objects that must be healthy before this object is Ready. They are read as the
+	// ServiceAccount that applies.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	HealthChecks []HealthCheck `json:"healthChecks,omitempty"`
+
+	// healthCheckExprs says for some kinds which of their objects are healthy. Other kinds are judged by
+	// the rules of kstatus, as kubectl and Flux do. Has an effect only with wait or healthChecks.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=64
+	HealthCheckExprs []HealthCheckExpr `json:"healthCheckExprs,omitempty"`
+}
+
+// KustomizationDependency names a Kustomization in the same namespace.
+type KustomizationDependency struct {
+	meta.LocalReference `json:",inline"`
+
+	// readyExpr is a CEL expression that says whether the other Kustomization is ready. It replaces the
+	// comparison of the condition Ready and of the revision. The variable "self" is this object, and
+	// "dep" is the other one. Example: "dep.status.lastAppliedRevision.startsWith('1.')".
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	ReadyExpr string `json:"readyExpr,omitempty"`
+}
+
+// HealthCheck names an object that must be healthy.
+type HealthCheck struct {
+	// apiVersion is the API group and version, such as "apps/v1". Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind is the kind, such as "Deployment". Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind"`
+
+	// name is the name of the object. Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// namespace is the object's namespace. Default: this object's namespace. It has no effect for a
+	// cluster-scoped kind.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// HealthCheckExpr says which objects of a kind are healthy. The expressions are evaluated in the order
+// inProgress, failed, current, and the first that is true decides. If none is true, or if a field does
+// not exist, the object is in progress. An expression that needs too much time or memory counts as
+// failed. The variables of an expression are the object's fields, such as "status".
+type HealthCheckExpr struct {
+	// apiVersion has the API group, such as "bitnami.com/v1alpha1". Its version has no effect. Required.
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	APIVersion string `json:"apiVersion"`
+
+	// kind is the kind, such as "SealedSecret". Default: all kinds of the group.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	Kind string `json:"kind,omitempty"`
+
+	// current is a CEL expression. If it is true, the object is healthy. Required. Example:
+	// "status.conditions.filter(e, e.type == 'Synced').all(e, e.status == 'True')".
+	//
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Current string `json:"current"`
+
+	// inProgress is a CEL expression. If it is true, the object may become healthy.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	InProgress string `json:"inProgress,omitempty"`
+
+	// failed is a CEL expression. If it is true, the object does not become healthy without help.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Failed string `json:"failed,omitempty"`
 }
 
 // SourceReference names a source in the same namespace.
@@ -431,6 +535,57 @@ type KustomizationStatus struct {
 	//
 	// +optional
 	Inventory *Inventory `json:"inventory,omitempty"`
+
+	// history has what was applied, the last first. It has at most five entries. An entry changes when
+	// manifests are applied for the first time, when objects had to be changed, and when the result
+	// changes. A reconciliation that finds everything in place changes no entry.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxItems=5
+	History []HistoryEntry `json:"history,omitempty"`
+}
+
+// HistoryEntry says how some manifests were applied.
+type HistoryEntry struct {
+	// digest identifies the manifests, such as "sha256:…". If they have values of Secrets, it identifies
+	// what they were built from.
+	//
+	// +required
+	Digest string `json:"digest"`
+
+	// firstReconciled is when the manifests were applied for the first time.
+	//
+	// +required
+	FirstReconciled metav1.Time `json:"firstReconciled"`
+
+	// lastReconciled is when the entry was changed last.
+	//
+	// +required
+	LastReconciled metav1.Time `json:"lastReconciled"`
+
+	// lastReconciledDuration is how long the last change took, with the time until the objects were
+	// healthy.
+	//
+	// +required
+	// +kubebuilder:validation:Type=string
+	LastReconciledDuration metav1.Duration `json:"lastReconciledDuration"`
+
+	// lastReconciledStatus is the reason of the condition Ready then, such as "Succeeded" or
+	// "HealthCheckFailed".
+	//
+	// +required
+	LastReconciledStatus string `json:"lastReconciledStatus"`
+
+	// totalReconciliations is how often the entry was changed.
+	//
+	// +required
+	TotalReconciliations int64 `json:"totalReconciliations"`
+
+	// metadata has the revision of the artifact ("revision") and, if it is known, of the source code
+	// ("originRevision").
+	//
+	// +optional
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // Inventory lists applied objects.

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/fluxcd/pkg/ssa/utils"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/health"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
@@ -33,61 +36,128 @@ type run struct {
 	tenant    *impersonation.Client
 	applier   *apply.Applier
 	variables variables
+	judge     *health.Judge
 	save      func(ctx context.Context) error
+	began     time.Time
 
 	input     hash
 	last      record
 	inventory []apply.Entry // what status.inventory should have
 	stored    []apply.Entry // what status.inventory has
 	unsure    bool          // a write of the inventory has failed, and may have been carried out
+	watch     watch
+	attempt   attempt
+	mu        sync.Mutex // guards watch.healthy while objects are read
 }
 
 // Act implements object.Kind.
-func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save func(context.Context) error) (news object.News, err error) {
-	r := &run{kind: k, o: o, owner: apply.Owner{Namespace: o.Namespace, Name: o.Name}, plan: p, save: save}
+func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save func(context.Context) error) (object.News, error) {
+	if err := k.checkDependencies(ctx, o, p.revision); err != nil {
+		return object.News{}, err
+	}
+	r := &run{kind: k, o: o, owner: apply.Owner{Namespace: o.Namespace, Name: o.Name}, plan: p, save: save, began: time.Now()}
 	if err := r.begin(ctx); err != nil {
-		return news, err
+		return object.News{}, err
 	}
 	o.Status.LastAttemptedRevision = p.revision
+	if r.last.input != r.input || r.watch.since.IsZero() {
+		r.attempt.began = r.began
+	}
 	var state *apply.State
 	if r.last.input == r.input {
+		if r.watch.waits(o) {
+			if err := r.awaitHealth(ctx, r.watch.pending); err != nil {
+				r.setInventory(r.inventory)
+				r.record(r.input, r.last.versions)
+				return object.News{}, err
+			}
+			// The other targets may have changed during the wait. So compare all objects.
+		}
+		var err error
 		if state, err = r.applier.Check(ctx, r.inventory, r.last.versions); err != nil {
-			return news, err
+			return object.News{}, err
 		}
 		if len(state.Changed()) == 0 {
-			r.finish(r.last.versions)
-			return news, nil
+			r.watch.compared = r.began
+			return r.finish(ctx, r.last.versions, r.unknown(state.Has), nil, nil)
 		}
 	}
+	if err := r.judge.Parse(ctx); err != nil {
+		return object.News{}, err
+	}
+	return r.renew(ctx, state)
+}
+
+// renew builds and applies the manifests. The state has the objects that are as they were left.
+func (r *run) renew(ctx context.Context, state *apply.State) (object.News, error) {
 	// Until the end, the record says that nothing is known of the manifests.
+	r.attempt = attempt{began: r.attempt.began, changed: r.attempt.changed, originRevision: r.plan.originRevision}
+	if r.last.input != r.input {
+		r.watch = watch{healthy: &apply.Versions{}}
+	}
 	r.record(hash{}, nil)
 	manifests, err := r.build(ctx)
 	if err != nil {
-		return news, err
+		return object.News{}, err
 	}
+	if r.attempt.digest, err = r.digestOf(manifests); err != nil {
+		return object.News{}, err
+	}
+	r.record(hash{}, nil)
 	result, err := r.apply(ctx, manifests, state)
 	if err != nil {
-		return news, err
+		return object.News{}, err
 	}
 	pruned, err := r.prune(ctx, result)
 	if err != nil {
-		return news, err
+		return object.News{}, err
 	}
-	r.finish(result.Versions)
-	return newsOf(p.revision, result.Changed(), pruned), nil
+	r.watch.targets, r.watch.compared = r.targets(manifests, result), r.began
+	return r.finish(ctx, result.Versions, r.unknown(result.Has), result.Changed(), pruned)
 }
 
-// finish sets the status of manifests that are applied. The write of an earlier status may have
-// failed, so finish sets it also if nothing has changed.
-func (r *run) finish(versions *apply.Versions) {
+// unknown returns the targets that are not known to be healthy. The function has says whether an object
+// is in one of the versions.
+func (r *run) unknown(has func(apply.Entry, *apply.Versions) bool) []target {
+	if !r.plan.wait {
+		return r.watch.targets // nothing is known of listed objects, because they are not compared
+	}
+	return slices.DeleteFunc(slices.Clone(r.watch.targets), func(t target) bool { return has(t.Entry, r.watch.healthy) })
+}
+
+// finish waits until the objects are healthy, and then sets the status of manifests that are applied.
+// The write of an earlier status may have failed, so finish sets the status also if nothing has changed.
+func (r *run) finish(ctx context.Context, versions *apply.Versions, unknown []target, changed []apply.Change, deleted []apply.Entry) (object.News, error) {
+	waited := !r.watch.since.IsZero()
+	if len(changed) > 0 || len(deleted) > 0 {
+		r.attempt.changed = time.Now()
+	}
+	if r.watch.healthy.Len() > versions.Len() {
+		r.watch.healthy.Keep(versions) // otherwise it would grow with each change of an object
+	}
+	news := newsOf(r.plan.revision, changed, deleted)
 	r.setInventory(r.inventory)
-	r.o.Status.LastAppliedRevision, r.o.Status.LastAppliedOriginRevision = r.plan.revision, r.plan.originRevision
+	err := r.awaitHealth(ctx, unknown)
+	if err == nil {
+		r.watch.since = time.Time{}
+	}
 	r.record(r.input, versions)
+	if err != nil {
+		return news, err
+	}
+	r.o.Status.LastAppliedRevision, r.o.Status.LastAppliedOriginRevision = r.plan.revision, r.plan.originRevision
+	if waited && news.Note == "" {
+		news = object.News{Reason: "Healthy", Note: "the objects of revision " + r.plan.revision + " are healthy"}
+	}
+	return news, nil
 }
 
 // record remembers the inventory and, if the manifests are applied, their input and versions.
 func (r *run) record(input hash, versions *apply.Versions) {
-	r.Records.set(r.o, record{input: input, inventory: r.inventory, unsure: r.unsure || !slices.Equal(r.inventory, r.stored), versions: versions})
+	r.Records.set(r.o, record{
+		input: input, inventory: r.inventory, unsure: r.unsure || !slices.Equal(r.inventory, r.stored), versions: versions,
+		watch: r.watch, attempt: r.attempt,
+	})
 }
 
 // newsOf returns the news of a revision: what was created, configured and deleted.
@@ -124,8 +194,9 @@ func (r *run) begin(ctx context.Context) (err error) {
 		return err
 	}
 	r.applier = newApplier(r.tenant, r.owner, r.variables.secret)
+	r.judge = health.New(r.Expressions, r.owner.Namespace, r.plan.checks, r.variables.secret)
 	last, known := r.Records.get(r.o)
-	r.last, r.inventory, r.stored = last, last.inventory, last.inventory
+	r.last, r.inventory, r.stored, r.watch, r.attempt = last, last.inventory, last.inventory, last.watch, last.attempt
 	if !known || last.unsure {
 		if r.stored, err = r.readInventory(ctx, r.o); err != nil {
 			return err
@@ -177,7 +248,7 @@ func (r *run) apply(ctx context.Context, manifests []*unstructured.Unstructured,
 		wanted = append(wanted, apply.EntryOf(o))
 	}
 	return r.applier.Apply(ctx, manifests, apply.Options{
-		Inventory: r.inventory, State: state, Force: r.plan.force, Ignore: r.plan.ignore, Yields: r.yields, BeforeDelete: r.tenant.Verify,
+		Inventory: r.inventory, State: state, Force: r.plan.force, Ignore: r.plan.ignore, Yields: r.yields, BeforeDelete: r.tenant.Verify, Seen: r.seen,
 		BeforeWrite: func(ctx context.Context) error { return r.announce(ctx, wanted) },
 	})
 }
@@ -290,6 +361,8 @@ type variables struct {
 	values map[string]string
 	read   bool // some values come from ConfigMaps or Secrets
 	secret bool // some values come from Secrets
+	// versions are the resourceVersions of the ConfigMaps and Secrets.
+	versions []string
 }
 
 // readVariables reads the ConfigMaps and Secrets of spec.postBuild as the tenant.
@@ -301,7 +374,7 @@ func readVariables(ctx context.Context, tenant client.Reader, o *v1alpha1.Kustom
 	v := variables{values: map[string]string{}, read: len(post.SubstituteFrom) > 0}
 	for i, ref := range post.SubstituteFrom {
 		name := client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}
-		values, err := readReference(ctx, tenant, ref.Kind, name)
+		values, version, err := readReference(ctx, tenant, ref.Kind, name)
 		if apierrors.IsNotFound(err) && ref.Optional {
 			continue
 		}
@@ -309,19 +382,20 @@ func readVariables(ctx context.Context, tenant client.Reader, o *v1alpha1.Kustom
 			return v, &variablesError{field: fmt.Sprintf("spec.postBuild.substituteFrom[%d]", i), kind: ref.Kind, name: ref.Name, err: err}
 		}
 		maps.Copy(v.values, values)
+		v.versions = append(v.versions, version)
 		v.secret = v.secret || ref.Kind == "Secret"
 	}
 	maps.Copy(v.values, post.Substitute)
 	return v, nil
 }
 
-// readReference reads the values of a ConfigMap or a Secret.
-func readReference(ctx context.Context, tenant client.Reader, kind string, name client.ObjectKey) (map[string]string, error) {
+// readReference reads the values of a ConfigMap or a Secret, and its resourceVersion.
+func readReference(ctx context.Context, tenant client.Reader, kind string, name client.ObjectKey) (values map[string]string, version string, err error) {
 	switch kind {
 	case "ConfigMap":
 		o := &corev1.ConfigMap{}
 		err := tenant.Get(ctx, name, o)
-		return o.Data, err
+		return o.Data, o.ResourceVersion, err
 	case "Secret":
 		o := &corev1.Secret{}
 		err := tenant.Get(ctx, name, o)
@@ -329,8 +403,8 @@ func readReference(ctx context.Context, tenant client.Reader, kind string, name 
 		for key, value := range o.Data {
 			values[key] = string(value)
 		}
-		return values, err
+		return values, o.ResourceVersion, err
 	default:
-		return nil, fmt.Errorf("%q is neither ConfigMap nor Secret", kind)
+		return nil, "", fmt.Errorf("%q is neither ConfigMap nor Secret", kind)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/health"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 )
 
@@ -28,6 +29,9 @@ type plan struct {
 	common         v1alpha1.CommonMetadata
 	force          bool
 	ignore         []jsondiff.IgnoreRule
+	wait           bool           // all applied objects must be healthy
+	listed         []target       // objects that must be healthy, if wait is false
+	checks         []health.Check // rules that say which objects are healthy
 }
 
 // originRevision is the annotation of an OCI manifest with the revision of its source code. Source:
@@ -50,15 +54,21 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 	if err != nil {
 		return plan{}, err
 	}
-	if err := k.Sources.checkDependencies(ctx, o, artifact.Revision); err != nil {
-		return plan{}, err
-	}
 	ref := o.Spec.SourceRef
 	p := plan{
 		account: account, revision: artifact.Revision, originRevision: artifact.Metadata[originRevision], spec: specOf(o.Spec), force: o.Spec.Force,
 		reference: content.Reference{
 			URL: artifact.URL, Digest: artifact.Digest, Size: &artifact.Size, Owners: []content.Owner{{Kind: ref.Kind, Namespace: o.Namespace, Name: ref.Name}},
 		},
+	}
+	p.wait = o.Spec.Wait
+	if !p.wait {
+		if p.listed, err = listed(o); err != nil {
+			return plan{}, err
+		}
+	}
+	if p.checks, err = checksOf(o.Spec); err != nil {
+		return plan{}, err
 	}
 	if o.Spec.CommonMetadata != nil {
 		p.common = *o.Spec.CommonMetadata

@@ -13,6 +13,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/health"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
 )
@@ -92,6 +93,15 @@ func (*kind) Explain(err error) (object.Failure, bool) {
 	if _, ok := errors.AsType[*variablesError](err); ok {
 		return object.Failure{Reason: meta.ReasonSubstitutionFailed}, true
 	}
+	if waits, ok := errors.AsType[*waitingError](err); ok {
+		return object.Failure{Reason: meta.ReasonProgressing, Waiting: true, RetryAfter: waits.pause}, true
+	}
+	if _, ok := errors.AsType[*unhealthyError](err); ok {
+		return object.Failure{Reason: meta.ReasonHealthCheckFailed}, true
+	}
+	if invalid, ok := errors.AsType[*health.InvalidError](err); ok {
+		return object.Failure{Reason: meta.ReasonInvalidSpec, Stalled: true, Message: "spec." + invalid.Error() + "; correct the expression"}, true
+	}
 	if _, ok := errors.AsType[*terminatingError](err); ok {
 		return object.Failure{Reason: meta.ReasonTerminating}, true
 	}
@@ -105,7 +115,9 @@ func (*kind) Explain(err error) (object.Failure, bool) {
 }
 
 // Report implements object.Kind.
-func (*kind) Report(_ context.Context, o *v1alpha1.Kustomization, outcome object.Outcome) (found string, err error) {
+func (k *kind) Report(_ context.Context, o *v1alpha1.Kustomization, outcome object.Outcome) (found string, err error) {
+	k.reportHealth(o, outcome)
+	k.reportHistory(o, outcome)
 	if o.Status.LastAppliedRevision == "" || !outcome.Fulfilled() {
 		return "", nil
 	}

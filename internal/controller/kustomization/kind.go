@@ -9,6 +9,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/expression"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
@@ -26,6 +27,8 @@ type Options struct {
 	Content *content.Client
 	// Builder builds manifests.
 	Builder *kustomize.Builder
+	// Expressions evaluates the tenants' CEL expressions.
+	Expressions *expression.Evaluator
 	// Records remember what was applied. The frame must forget objects that are gone:
 	// object.Shared.Forgetter must be these records.
 	Records *Records

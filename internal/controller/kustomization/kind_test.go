@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -34,7 +35,7 @@ func kube(t *testing.T, all ...client.Object) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	must.Succeed(t, errors.Join(corev1.AddToScheme(scheme), kinds.All().AddToScheme(scheme)))
-	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(testrestmapper.TestOnlyStaticRESTMapper(scheme)).WithObjects(all...).Build()
 }
 
 // cluster is a client of a cluster whose kinds do not change.
@@ -159,8 +160,8 @@ func TestDependencies(t *testing.T) {
 		"another namespace": {base(func(o *v1alpha1.Kustomization) { o.Namespace = "team-b" }), "does not exist"},
 	} {
 		o := kustomization()
-		o.Spec.DependsOn = []meta.LocalReference{{Name: "base"}}
-		_, err := newKind(t, source(), c.base).Decide(t.Context(), o)
+		o.Spec.DependsOn = []v1alpha1.KustomizationDependency{{LocalReference: meta.LocalReference{Name: "base"}}}
+		err := newKind(t, c.base).checkDependencies(t.Context(), o, "1.0.0@sha256:11")
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), "spec.dependsOn[0]: Kustomization base "+c.says)) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -169,8 +170,8 @@ func TestDependencies(t *testing.T) {
 		}
 	}
 	o := kustomization()
-	o.Spec.DependsOn = []meta.LocalReference{{Name: o.Name}}
-	if _, err := newKind(t, source(), o).Decide(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is the object itself") {
+	o.Spec.DependsOn = []v1alpha1.KustomizationDependency{{LocalReference: meta.LocalReference{Name: o.Name}}}
+	if err := newKind(t, o).checkDependencies(t.Context(), o, "1"); err == nil || !strings.Contains(err.Error(), "is the object itself") {
 		t.Errorf("itself: %v", err)
 	}
 	ready, waiting := base(func(*v1alpha1.Kustomization) {}), base(func(o *v1alpha1.Kustomization) { o.Status.Conditions = nil })

@@ -33,6 +33,8 @@ type record struct {
 	// unsure says that the last write of the inventory may have failed.
 	unsure   bool
 	versions *apply.Versions
+	watch    watch
+	attempt  attempt
 }
 
 type hash [sha256.Size]byte
@@ -55,7 +57,7 @@ func (r *Records) Forget(_, namespace, name string) {
 // can guess secret values from it.
 func (r *Records) hash(p plan, values map[string]string) (hash, error) {
 	// json writes the keys of maps in order.
-	text, err := json.Marshal([]any{p.account.String(), p.reference.Digest, p.revision, p.spec, p.common, p.force, p.ignore, values})
+	text, err := json.Marshal([]any{p.account.String(), p.reference.Digest, p.revision, p.spec, p.common, p.force, p.ignore, p.wait, p.listed, p.checks, values})
 	if err != nil {
 		return hash{}, fmt.Errorf("encode the spec: %w", err)
 	}

@@ -5,12 +5,10 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
@@ -110,44 +108,6 @@ type sourceError struct {
 
 func (e *sourceError) Error() string {
 	return fmt.Sprintf("spec.sourceRef: %s %s %s; %s", e.ref.Kind, e.ref.Name, e.says, e.fix)
-}
-
-// checkDependencies returns an error if a Kustomization of spec.dependsOn is not Ready. If its source
-// is that of o, it must have applied the revision.
-func (s *Sources) checkDependencies(ctx context.Context, o *v1alpha1.Kustomization, revision string) error {
-	for i, ref := range o.Spec.DependsOn {
-		says := ""
-		dependency := &v1alpha1.Kustomization{}
-		err := s.reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}, dependency)
-		switch {
-		case apierrors.IsNotFound(err):
-			says = "does not exist"
-		case err != nil:
-			return err
-		case ref.Name == o.Name:
-			says = "is the object itself"
-		case !isReady(dependency):
-			says = "is not Ready"
-		case dependency.Spec.SourceRef == o.Spec.SourceRef && dependency.Status.LastAppliedRevision != revision:
-			says = "has not applied revision " + revision + " yet"
-		default:
-			continue
-		}
-		return &dependencyError{field: fmt.Sprintf("spec.dependsOn[%d]", i), name: ref.Name, says: says}
-	}
-	return nil
-}
-
-// isReady reports whether the object's present spec is fulfilled.
-func isReady(o *v1alpha1.Kustomization) bool {
-	return o.Generation == o.Status.ObservedGeneration && apimeta.IsStatusConditionTrue(o.Status.Conditions, meta.ConditionReady)
-}
-
-// dependencyError says why a Kustomization has to wait for another one.
-type dependencyError struct{ field, name, says string }
-
-func (e *dependencyError) Error() string {
-	return fmt.Sprintf("%s: Kustomization %s %s; look at its condition Ready, or remove it from spec.dependsOn", e.field, e.name, e.says)
 }
 
 // Subscribe registers a function that is called when the artifact of a source changes, when a
