@@ -23,27 +23,48 @@ import (
 
 const applyController = "lanyard-apply-controller"
 
-// startApplying installs the chart with the apply controller for some namespaces, and starts the
-// apply controller. It runs until the test ends. Its builds are processes with little memory, in
-// which the race detector cannot run.
-func startApplying(t *testing.T, namespaces ...any) *local.Program {
+// applyProgram is the apply controller.
+type applyProgram struct{ *local.Program }
+
+// startApplying installs the chart with the apply controller for the namespaces of some tenants, and
+// starts the apply controller. At the end of the test, the tenants' objects are removed, and then the
+// program is stopped. Its builds are processes with little memory, in which the race detector cannot
+// run.
+func startApplying(t *testing.T, tenants ...*applyTenant) *applyProgram {
 	t.Helper()
+	var namespaces []any
+	for _, tn := range tenants {
+		namespaces = append(namespaces, tn.namespace)
+	}
 	install(t, map[string]any{
 		"rbac": map[string]any{"tenantNamespaces": namespaces}, "apply": map[string]any{"enabled": true},
 	})
-	program, err := world.StartProgram(t.Context(), local.ProgramOptions{Workload: applyController, Binary: binary(applyController)})
-	must(t, "start the apply controller", err)
+	p := &applyProgram{}
+	p.start(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stopGrace)
-		defer cancel()
-		if err := program.Stop(ctx); err != nil {
-			t.Errorf("stop the apply controller: %v", err)
+		for _, tn := range tenants {
+			tn.clear(t)
 		}
-		if log, _ := os.ReadFile(program.Log); strings.Contains(string(log), secretMark) {
+		p.stop(t)
+		if log, _ := os.ReadFile(p.Log); strings.Contains(string(log), secretMark) {
 			t.Error("the log has a value of a Secret")
 		}
 	})
-	return program
+	return p
+}
+
+func (p *applyProgram) start(t *testing.T) {
+	t.Helper()
+	var err error
+	p.Program, err = world.StartProgram(t.Context(), local.ProgramOptions{Workload: applyController, Binary: binary(applyController)})
+	must(t, "start the apply controller", err)
+}
+
+func (p *applyProgram) stop(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), stopGrace)
+	defer cancel()
+	must(t, "stop the apply controller", p.Stop(ctx))
 }
 
 // applyTenant is a tenant with a source and an account that may apply.
@@ -128,7 +149,7 @@ func TestKustomization(t *testing.T) {
 	alone(t, "the chart grants more for the apply controller")
 	tn := newApplyTenant(t, "apply-a", map[string]string{"app/one.yaml": configMapOf("one", "first"), "app/two.yaml": configMapOf("two", "${word}")})
 	other := newApplyTenant(t, "apply-b", map[string]string{"one.yaml": configMapOf("one", "stolen")})
-	program := startApplying(t, "apply-a", "apply-b")
+	program := startApplying(t, tn, other)
 	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "words"}, StringData: map[string]string{"word": secretMark + "substituted"}})
 	o := tn.kustomization("app")
 	o.Spec.Path = "./app"
@@ -155,11 +176,9 @@ func TestKustomization(t *testing.T) {
 		}
 	})
 	t.Run("after a restart", func(t *testing.T) {
-		must(t, "stop the apply controller", program.Stop(t.Context()))
+		program.stop(t)
 		patch(t, one, func(o *corev1.ConfigMap) { o.Data["key"] = "by hand" })
-		var err error
-		program, err = world.StartProgram(t.Context(), local.ProgramOptions{Workload: applyController, Binary: binary(applyController)})
-		must(t, "start the apply controller again", err)
+		program.start(t)
 		await(t, one, "the change is undone", valueOf("second"))
 	})
 	t.Run("refused by the API server", func(t *testing.T) {
@@ -197,7 +216,7 @@ func TestKustomization(t *testing.T) {
 	})
 	t.Run("dependencies", func(t *testing.T) {
 		after, base := other.kustomization("after"), other.kustomization("base")
-		after.Spec.DependsOn, after.Spec.NamePrefix = []meta.LocalReference{{Name: "base"}}, "after-"
+		after.Spec.DependsOn, after.Spec.NamePrefix = []v1alpha1.KustomizationDependency{{LocalReference: meta.LocalReference{Name: "base"}}}, "after-"
 		create(t, after)
 		await(t, after, "it waits", unapplied(meta.ReasonDependencyNotReady, "Kustomization base does not exist"))
 		create(t, base)
@@ -235,12 +254,12 @@ func TestKustomization(t *testing.T) {
 			return fmt.Errorf("%d events, %w", len(events.Items), gone)
 		})
 	})
-	judgeImpersonation(t, "apply-a", "apply-b")
+	judgeImpersonation(t)
 }
 
 // judgeImpersonation asserts that the apply controller wrote objects of tenants only as a tenant's
-// account.
-func judgeImpersonation(t *testing.T, namespaces ...string) {
+// account. The namespaces of the tenants begin with "apply-".
+func judgeImpersonation(t *testing.T) {
 	t.Helper()
 	impersonated := 0
 	for _, e := range auditLogOf(t, world) {
@@ -249,7 +268,7 @@ func judgeImpersonation(t *testing.T, namespaces ...string) {
 		}
 		if e.ImpersonatedUser != nil {
 			impersonated++
-			if !slices.ContainsFunc(namespaces, func(n string) bool { return e.ImpersonatedUser.Username == "system:serviceaccount:"+n+":"+deployer }) {
+			if name := e.ImpersonatedUser.Username; !strings.HasPrefix(name, "system:serviceaccount:apply-") || !strings.HasSuffix(name, ":"+deployer) {
 				t.Errorf("acts as %s: %s %s", e.ImpersonatedUser.Username, e.Verb, e.RequestURI)
 			}
 			continue
