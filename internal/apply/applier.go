@@ -69,6 +69,10 @@ type Options struct {
 	State *State
 	// Force deletes an object and creates it anew if an immutable field has changed.
 	Force bool
+	// TakeOver takes objects of the inventory from Flux's Kustomization with the owner's namespace and
+	// name. Set TakeOver until all objects were applied once, and if somebody says that Flux's
+	// Kustomization is gone. Otherwise Flux has applied the objects again, and Apply refuses them.
+	TakeOver bool
 	// Ignore has fields that other programs manage.
 	Ignore []jsondiff.IgnoreRule
 	// Yields reports whether another owner leaves an object to this owner. If it does not, Apply
@@ -188,11 +192,25 @@ func (a *Applier) prepare(manifests []*unstructured.Unstructured) error {
 		seen[key] = true
 	}
 	for _, o := range manifests {
+		withoutFluxLabels(o)
 		if err := normalize.UnstructuredList([]*unstructured.Unstructured{o}); err != nil {
 			return a.failure(verbApply, keyOf(o), err)
 		}
 	}
 	return nil
+}
+
+// withoutFluxLabels removes the labels with which Flux marks its objects. They are in manifests that
+// somebody has read from a cluster.
+func withoutFluxLabels(o *unstructured.Unstructured) {
+	labels := o.GetLabels()
+	before := len(labels)
+	for _, name := range fluxLabels() {
+		delete(labels, name)
+	}
+	if len(labels) < before {
+		o.SetLabels(labels)
+	}
 }
 
 // isObject reports whether the kind has objects. Kubernetes' API groups also have kinds of answers and
@@ -348,18 +366,24 @@ func applyOptions(options Options) ssa.ApplyOptions {
 	o.ExclusionSelector = selector(pair{reconcileName, "disabled"}, pair{ssaName, "Ignore"})
 	o.IfNotPresentSelector = selector(pair{ssaName, "IfNotPresent"})
 	o.ForceSelector = selector(pair{forceName, "Enabled"})
-	// What kubectl has written by hand is undone, as Flux does. Its fields become Lanyard's.
+	// The fields that kubectl and Flux have written become Lanyard's. So a field that the manifest
+	// does not have is removed.
 	o.Cleanup = ssa.ApplyCleanupOptions{
 		Annotations: []string{corev1.LastAppliedConfigAnnotation},
+		Labels:      fluxLabels(),
 		FieldManagers: []ssa.FieldManager{
+			{Name: "kustomize-controller", ExactMatch: true, OperationType: metav1.ManagedFieldsOperationApply},
 			{Name: "kubectl", OperationType: metav1.ManagedFieldsOperationApply},
 			{Name: "kubectl", OperationType: metav1.ManagedFieldsOperationUpdate},
 			{Name: "before-first-apply", OperationType: metav1.ManagedFieldsOperationUpdate},
 		},
-		Exclusions: selector(pair{ssaName, "Merge"}),
+		Exclusions: mergeSelector(),
 	}
 	return o
 }
+
+// mergeSelector selects objects in which the fields of others stay.
+func mergeSelector() map[string]string { return selector(pair{ssaName, "Merge"}) }
 
 // Labels and annotations of objects. Each exists in Lanyard's group and in Flux's.
 const (
@@ -367,14 +391,18 @@ const (
 	Group     = "kustomize.toolkit.lanyard.dev"
 	fluxGroup = "kustomize.toolkit.fluxcd.io"
 
-	nameLabel      = Group + "/name"
-	namespaceLabel = Group + "/namespace"
+	nameLabel          = Group + "/name"
+	namespaceLabel     = Group + "/namespace"
+	fluxNameLabel      = fluxGroup + "/name"
+	fluxNamespaceLabel = fluxGroup + "/namespace"
 
 	reconcileName = "reconcile"
 	ssaName       = "ssa"
 	forceName     = "force"
 	pruneName     = "prune"
 )
+
+func fluxLabels() []string { return []string{fluxNameLabel, fluxNamespaceLabel} }
 
 func annotation(name string) string { return Group + "/" + name }
 

@@ -268,6 +268,73 @@ func TestOtherOwner(t *testing.T) {
 	must.Succeed(t, err)
 }
 
+// TestFluxOwner asserts which objects of Flux are taken over.
+func TestFluxOwner(t *testing.T) {
+	own, other := [2]string{"apps", "app"}, [2]string{"apps", "other"}
+	for name, c := range map[string]struct {
+		flux    [2]string // namespace and name of Flux's Kustomization
+		applied bool      // the object has Lanyard's labels
+		listed  bool      // the object is in the inventory
+		merged  bool      // others may write the object
+		asked   bool      // somebody says that Flux's Kustomization is gone
+		refused bool
+	}{
+		"moved":                  {flux: own},
+		"moved, then killed":     {flux: own, listed: true, asked: true},
+		"Flux has overridden":    {flux: own, listed: true, refused: true},
+		"moved back and forth":   {flux: own, applied: true},
+		"both apply":             {flux: own, applied: true, listed: true, refused: true},
+		"Flux's is gone":         {flux: own, applied: true, listed: true, asked: true},
+		"another is gone":        {flux: other, asked: true, refused: true},
+		"merged":                 {flux: own, applied: true, listed: true, merged: true},
+		"another":                {flux: other, refused: true},
+		"another applies, too":   {flux: other, applied: true, listed: true, refused: true},
+		"another, and merged":    {flux: other, merged: true, refused: true},
+		"another namespace":      {flux: [2]string{"other", "app"}, refused: true},
+		"one label":              {flux: [2]string{"", "other"}},
+		"not of Flux":            {applied: true, listed: true},
+		"not of Flux, and new":   {},
+		"not of Flux, but known": {listed: true},
+	} {
+		s := newServer()
+		a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+		existing := configMaps(1)[0]
+		labels := map[string]string{}
+		if c.flux[0] != "" {
+			labels[fluxNamespaceLabel] = c.flux[0]
+		}
+		if c.flux[1] != "" {
+			labels[fluxNameLabel] = c.flux[1]
+		}
+		if c.applied {
+			maps.Copy(labels, a.labels())
+		}
+		existing.SetLabels(labels)
+		if c.merged {
+			existing.SetAnnotations(map[string]string{annotation(ssaName): "Merge"})
+		}
+		existing.SetUID("uid")
+		existing.SetResourceVersion("1")
+		s.objects[keyOf(existing)] = existing
+		options := Options{TakeOver: c.asked}
+		if c.listed {
+			options.Inventory = []Entry{EntryOf(existing)}
+		}
+		manifest := configMaps(1)
+		manifest[0].SetLabels(map[string]string{fluxNameLabel: "read-from-a-cluster"})
+		_, err := a.Apply(t.Context(), manifest, options)
+		failed, _ := errors.AsType[*Error](err)
+		switch {
+		case c.refused && (failed == nil || failed.Reason != ReasonOwned || !strings.Contains(failed.Error(), "Kustomization "+c.flux[0]+"/"+c.flux[1])):
+			t.Errorf("%s: %v", name, err)
+		case !c.refused && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case !c.refused && s.objects[keyOf(existing)].GetLabels()[fluxNameLabel] == "read-from-a-cluster":
+			t.Errorf("%s: a label of the manifest is applied", name)
+		}
+	}
+}
+
 // TestPlace asserts that a cluster-scoped object loses its namespace.
 func TestPlace(t *testing.T) {
 	s := newServer()

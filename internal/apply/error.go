@@ -97,6 +97,16 @@ func (a *Applier) owned(key object.ObjMetadata, other Owner) error {
 	}
 }
 
+// ownedByFlux returns the error for an object that a Kustomization of Flux applies.
+func (a *Applier) ownedByFlux(key object.ObjMetadata, flux Owner) error {
+	text := fmt.Sprintf("Flux applies the object for its Kustomization %s/%s", flux.Namespace, flux.Name)
+	fix := "suspend Flux's Kustomization, delete it, and reconcile this one"
+	if flux != a.owner {
+		fix = "remove the object from one of the two; if Flux's is gone, remove the labels " + strings.Join(fluxLabels(), " and ") + " from the object"
+	}
+	return &Error{Reason: ReasonOwned, Verb: verbApply, Key: key, User: a.user, Err: errors.New(text), text: text, Fix: fix}
+}
+
 // explain returns the reason for an API server's answer, and the next step.
 func (a *Applier) explain(verb string, key object.ObjMetadata, err error) (reason Reason, fix string) {
 	text := err.Error()

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/fluxcd/cli-utils/pkg/object"
+	"github.com/fluxcd/pkg/ssa/utils"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -41,9 +42,10 @@ type probe struct {
 	applier *Applier
 	options Options
 	begin   func(ctx context.Context) error // calls BeforeWrite once
+	listed  map[object.ObjMetadata]bool     // the objects of the inventory
 
 	mu      sync.Mutex // guards what follows; never held during I/O
-	known   map[object.ObjMetadata]bool
+	asked   map[object.ObjMetadata]bool
 	wanted  map[object.ObjMetadata]*unstructured.Unstructured
 	answers map[object.ObjMetadata]answer  // dry runs that were sent in place of a read
 	refused map[object.ObjMetadata]error   // objects that must not be written
@@ -66,12 +68,12 @@ type version struct {
 func newProbe(a *Applier, manifests []*unstructured.Unstructured, options Options) *probe {
 	p := &probe{
 		Client: a.client, applier: a, options: options,
-		known: map[object.ObjMetadata]bool{}, wanted: make(map[object.ObjMetadata]*unstructured.Unstructured, len(manifests)),
+		listed: map[object.ObjMetadata]bool{}, asked: map[object.ObjMetadata]bool{}, wanted: make(map[object.ObjMetadata]*unstructured.Unstructured, len(manifests)),
 		answers: map[object.ObjMetadata]answer{}, refused: map[object.ObjMetadata]error{}, failed: map[object.ObjMetadata]*Error{},
 		found: map[object.ObjMetadata]version{},
 	}
 	for _, e := range a.Canonical(options.Inventory) {
-		p.known[e.Key] = true
+		p.listed[e.Key] = true
 	}
 	p.begin = once(options.BeforeWrite)
 	return p
@@ -135,10 +137,10 @@ func (p *probe) Get(ctx context.Context, name client.ObjectKey, o client.Object,
 	existing := o.(*unstructured.Unstructured) //nolint:forcetypeassert // package ssa reads only such objects
 	key := object.ObjMetadata{Namespace: name.Namespace, Name: name.Name, GroupKind: existing.GroupVersionKind().GroupKind()}
 	p.mu.Lock()
-	manifest, tried := p.wanted[key], p.known[key]
-	p.known[key] = true // a second read is a real one
+	manifest, exists := p.wanted[key], p.listed[key] || p.asked[key]
+	p.asked[key] = true // a second read is a real one
 	p.mu.Unlock()
-	if !tried && manifest != nil {
+	if !exists && manifest != nil {
 		dry := manifest.DeepCopy()
 		//nolint:staticcheck // the request must be the one that package ssa would send
 		err := p.Client.Patch(ctx, dry, client.Apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner(FieldManager))
@@ -172,9 +174,12 @@ func (p *probe) refuse(key object.ObjMetadata, err error) error {
 	return err
 }
 
-// checkOwner returns an error if the object belongs to another owner.
+// checkOwner returns an error if the object belongs to another owner, or to a Kustomization of Flux.
 func (p *probe) checkOwner(ctx context.Context, key object.ObjMetadata, existing *unstructured.Unstructured) error {
 	labels := existing.GetLabels()
+	if flux, refused := p.fluxOwner(key, existing); refused {
+		return p.applier.ownedByFlux(key, flux)
+	}
 	other := Owner{Namespace: labels[namespaceLabel], Name: labels[nameLabel]}
 	if other == p.applier.owner || other.Name == "" || other.Namespace == "" {
 		return nil
@@ -186,6 +191,22 @@ func (p *probe) checkOwner(ctx context.Context, key object.ObjMetadata, existing
 		}
 	}
 	return p.applier.owned(key, other)
+}
+
+// fluxOwner returns the Kustomization of Flux that applies an object, and whether the object must stay
+// as it is. Objects of the Kustomization with the owner's own namespace and name are taken over: the
+// manifests were moved to Lanyard, and Apply removes Flux's labels. If an object of the inventory has
+// Flux's labels again, both apply the object.
+func (p *probe) fluxOwner(key object.ObjMetadata, existing *unstructured.Unstructured) (flux Owner, refused bool) {
+	labels := existing.GetLabels()
+	flux = Owner{Namespace: labels[fluxNamespaceLabel], Name: labels[fluxNameLabel]}
+	if flux.Namespace == "" || flux.Name == "" {
+		return flux, false
+	}
+	// The labels of a merged object stay.
+	merged := utils.AnyInMetadata(existing, mergeSelector())
+	again := p.listed[key] && !merged && !p.options.TakeOver
+	return flux, flux != p.applier.owner || again
 }
 
 // Patch sends a patch, or returns the answer of a dry run that was sent before.
