@@ -82,7 +82,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	sources, err := kustomization.NewSources(ctx, mgr.GetClient(), mgr.GetCache())
+	sources, err := kustomization.NewSources(ctx, mgr.GetCache(), f.ExternalArtifacts)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func limitMemory(f flags.Flags) error {
 }
 
 func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
-	options, err := program.ManagerOptions(memory(), corev1.AddToScheme, kinds.All().AddToScheme)
+	options, err := program.ManagerOptions(memory(f), corev1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
 		return nil, err
 	}
@@ -137,9 +137,9 @@ func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
 }
 
 // memory returns the options of the manager's cache: what it stores of each kind.
-func memory() map[client.Object]kubecache.ByObject {
+func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	kept := map[client.Object]kubecache.ByObject{&v1alpha1.Kustomization{}: {Transform: kustomization.Remember}}
-	maps.Copy(kept, kustomization.ByObject())
+	maps.Copy(kept, kustomization.ByObject(f.ExternalArtifacts))
 	return kept
 }
 

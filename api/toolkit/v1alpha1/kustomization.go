@@ -6,6 +6,10 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 )
 
+// ExternalArtifactKind is the name of Flux's kind for artifacts that others publish
+// (source.toolkit.fluxcd.io/v1).
+const ExternalArtifactKind = "ExternalArtifact"
+
 // KustomizationKind is the kind of a Kustomization in manifests.
 const KustomizationKind = "Kustomization"
 
@@ -236,6 +240,18 @@ type KustomizationSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=64
 	HealthCheckExprs []HealthCheckExpr `json:"healthCheckExprs,omitempty"`
+
+	// decryption is a field of Flux that Lanyard does not have yet. It is refused.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="false",message="decryption is not supported yet: let Flux apply this Kustomization"
+	Decryption *Unsupported `json:"decryption,omitempty"`
+
+	// kubeConfig is a field of Flux that Lanyard does not have yet. It is refused.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="false",message="kubeConfig is not supported yet: let Flux apply this Kustomization"
+	KubeConfig *Unsupported `json:"kubeConfig,omitempty"`
 }
 
 // KustomizationDependency names a Kustomization in the same namespace.
@@ -323,10 +339,10 @@ type HealthCheckExpr struct {
 
 // SourceReference names a source in the same namespace.
 type SourceReference struct {
-	// kind is the kind of the source: OCIRepository or Bucket. Required.
+	// kind is the kind of the source: OCIRepository, Bucket, or Flux's ExternalArtifact. Required.
 	//
 	// +required
-	// +kubebuilder:validation:Enum=OCIRepository;Bucket
+	// +kubebuilder:validation:Enum=OCIRepository;Bucket;ExternalArtifact
 	Kind string `json:"kind"`
 
 	// name is the name of the source. Required.

@@ -56,9 +56,15 @@ type Owner struct {
 	Namespace, Name string
 }
 
-// folder returns the folder of the owner's artifacts at Lanyard's and at Flux's artifact servers.
-func (o Owner) folder() string {
-	return "/" + strings.ToLower(o.Kind) + "/" + o.Namespace + "/" + o.Name
+// has reports whether a path is in the folder of the owner's artifacts at Lanyard's and at Flux's
+// artifact servers. An owner with an empty field or with a slash has no folder.
+func (o Owner) has(path string) bool {
+	for _, part := range []string{o.Kind, o.Namespace, o.Name} {
+		if part == "" || strings.Contains(part, "/") {
+			return false
+		}
+	}
+	return strings.HasPrefix(path, "/"+strings.ToLower(o.Kind)+"/"+o.Namespace+"/"+o.Name+"/")
 }
 
 // Fetch returns the content of an artifact, after it has checked the digest and the size. An error
@@ -104,7 +110,7 @@ func (c *Client) check(reference Reference) (*url.URL, error) {
 		return nil, refuse("ask the administrator to list this artifact server", "%q is no artifact server of this cluster", u.Host)
 	case u.User != nil, u.RawQuery != "", u.ForceQuery, u.Fragment != "", u.RawPath != "", path.Clean(u.Path) != u.Path:
 		return nil, refuse(own, "the source's status.artifact.url has more than a host and a plain path")
-	case !slices.ContainsFunc(reference.Owners, func(o Owner) bool { return strings.HasPrefix(u.Path, o.folder()+"/") }):
+	case !slices.ContainsFunc(reference.Owners, func(o Owner) bool { return o.has(u.Path) }):
 		return nil, refuse(own, "the source's status.artifact.url has the artifact of another object")
 	case reference.Size != nil && *reference.Size > c.maxBytes:
 		return nil, c.tooLarge()

@@ -50,15 +50,14 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 	if err != nil {
 		return plan{}, err
 	}
-	artifact, err := k.Sources.artifact(ctx, o)
+	artifact, owners, err := k.Sources.artifact(ctx, o)
 	if err != nil {
 		return plan{}, err
 	}
-	ref := o.Spec.SourceRef
 	p := plan{
 		account: account, revision: artifact.Revision, originRevision: artifact.Metadata[originRevision], spec: specOf(o.Spec), force: o.Spec.Force,
 		reference: content.Reference{
-			URL: artifact.URL, Digest: artifact.Digest, Size: &artifact.Size, Owners: []content.Owner{{Kind: ref.Kind, Namespace: o.Namespace, Name: ref.Name}},
+			URL: artifact.URL, Digest: artifact.Digest, Size: &artifact.Size, Owners: owners,
 		},
 	}
 	p.wait = o.Spec.Wait

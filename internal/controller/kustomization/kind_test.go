@@ -13,6 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -64,7 +65,7 @@ func kustomization() *v1alpha1.Kustomization {
 func newKind(t *testing.T, all ...client.Object) *kind {
 	t.Helper()
 	c := kube(t, all...)
-	return &kind{Options{Live: c, Sources: &Sources{reader: c}, Records: NewRecords()}}
+	return &kind{Options{Live: c, Sources: &Sources{reader: c, kinds: sourceKinds(true)}, Records: NewRecords()}}
 }
 
 // TestDecide checks the plan of a spec.
@@ -470,9 +471,9 @@ func TestSourceInMemory(t *testing.T) {
 	if got, err := rememberArtifact(kinds.OCIRepository())(missed); err != nil || got != missed {
 		t.Errorf("a tombstone: %v, %v", got, err)
 	}
-	for _, kind := range sourceKinds() {
-		if _, ok := kind.New().(kinds.Keeper); !ok {
-			t.Errorf("%s has no artifact", kind.Kind)
+	for _, kind := range sourceKinds(false) {
+		if _, ok := kind.empty().(kinds.Keeper); !ok {
+			t.Errorf("%s has no artifact", kind.name)
 		}
 	}
 	changed := source()
@@ -480,5 +481,74 @@ func TestSourceInMemory(t *testing.T) {
 	same := source()
 	if stateOf(source()) != stateOf(same) || stateOf(source()) == stateOf(changed) || stateOf(missed) != [2]string{} {
 		t.Error("changes are not told apart")
+	}
+}
+
+// external returns an ExternalArtifact that names a source, with an artifact.
+func external(sourceNamespace string, artifact map[string]any) *unstructured.Unstructured {
+	o := newExternal()
+	o.SetNamespace("team-a")
+	o.SetName("app")
+	o.SetUID("external")
+	o.SetLabels(map[string]string{"large": "label"})
+	o.Object["spec"] = map[string]any{"sourceRef": map[string]any{"kind": "OCIRepository", "namespace": sourceNamespace, "name": "app"}}
+	o.Object["status"] = map[string]any{"artifact": artifact}
+	return o
+}
+
+// TestExternalArtifact checks which ExternalArtifacts are sources, and whose artifacts they may name.
+func TestExternalArtifact(t *testing.T) {
+	good := func() map[string]any {
+		return map[string]any{
+			"url": "http://host/x", "digest": "sha256:00", "revision": "1@sha256:11", "size": int64(7), "path": "x", "lastUpdateTime": "2026-11-30T12:00:00Z",
+			"metadata": map[string]any{originRevision: "main@sha1:22", "large": "text"},
+		}
+	}
+	own := []content.Owner{{Kind: "ExternalArtifact", Namespace: "team-a", Name: "app"}, {Kind: "OCIRepository", Namespace: "team-a", Name: "app"}}
+	for name, c := range map[string]struct {
+		namespace string
+		change    func(map[string]any)
+		owners    []content.Owner
+	}{
+		"its own namespace":       {"team-a", func(map[string]any) {}, own},
+		"no namespace":            {"", func(map[string]any) {}, own},
+		"another namespace":       {"team-b", func(map[string]any) {}, []content.Owner{own[0], {}}},
+		"no size":                 {"", func(a map[string]any) { delete(a, "size") }, nil},
+		"a negative size":         {"", func(a map[string]any) { a["size"] = int64(-1) }, nil},
+		"no URL":                  {"", func(a map[string]any) { delete(a, "url") }, nil},
+		"no text":                 {"", func(a map[string]any) { a["digest"] = int64(1) }, nil},
+		"a text that is too long": {"", func(a map[string]any) { a["revision"] = strings.Repeat("x", maxExternal+1) }, nil},
+	} {
+		artifact := good()
+		c.change(artifact)
+		kept, err := rememberExternal(external(c.namespace, artifact))
+		must.Succeed(t, err)
+		o := kept.(*unstructured.Unstructured)
+		if len(o.GetLabels()) > 0 || o.GetUID() != "external" {
+			t.Errorf("%s: remembered %v", name, o.Object)
+		}
+		k := newKind(t, o)
+		user := kustomization()
+		user.Spec.SourceRef.Kind = v1alpha1.ExternalArtifactKind
+		got, owners, err := k.Sources.artifact(t.Context(), user)
+		if c.owners == nil {
+			if _, ok := errors.AsType[*sourceError](err); !ok {
+				t.Errorf("%s: %v, %v", name, got, err)
+			}
+			continue
+		}
+		if err != nil || !slices.Equal(owners, c.owners) || got.URL != "http://host/x" || got.Size != 7 || len(got.Metadata) != 1 {
+			t.Errorf("%s: %+v, %v, %v", name, got, owners, err)
+		}
+		if stateOf(o) != [2]string{"http://host/x", "1@sha256:11"} {
+			t.Errorf("%s: the state is %v", name, stateOf(o))
+		}
+	}
+	off := newKind(t)
+	off.Sources.kinds = sourceKinds(false)
+	user := kustomization()
+	user.Spec.SourceRef.Kind = v1alpha1.ExternalArtifactKind
+	if _, err := off.Decide(t.Context(), user); err == nil || !strings.Contains(err.Error(), "spec.sourceRef.kind: the controller does not read ExternalArtifacts") {
+		t.Errorf("without the flag: %v", err)
 	}
 }

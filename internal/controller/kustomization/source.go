@@ -3,13 +3,17 @@ package kustomization
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/memory"
@@ -19,42 +23,64 @@ import (
 // other Kustomizations.
 type Sources struct {
 	reader    client.Reader
+	kinds     []sourceKind
 	informers []informer
 }
 
-// informer watches the sources of one kind.
+// informer watches the objects of one kind.
 type informer struct {
-	kind kinds.Kind
+	kind string
 	cache.Informer
 }
 
-// sourceKinds returns the kinds whose objects can be the source of a Kustomization.
-func sourceKinds() kinds.Table { return kinds.All().Where(kinds.Kind.KeepsArtifacts) }
+// sourceKind is a kind whose objects can be the source of a Kustomization.
+type sourceKind struct {
+	name     string
+	empty    func() client.Object
+	remember toolscache.TransformFunc // keeps only what identifies a source, and the artifact
+}
 
-// NewSources returns the sources in a cache.
-func NewSources(ctx context.Context, reader client.Reader, informers cache.Informers) (*Sources, error) {
-	s := &Sources{reader: reader}
-	for _, kind := range sourceKinds() {
-		watched, err := informers.GetInformer(ctx, kind.New(), cache.BlockUntilSynced(false))
+// sourceKinds returns the kinds of sources. ExternalArtifact is Flux's kind.
+func sourceKinds(external bool) []sourceKind {
+	var all []sourceKind
+	for _, kind := range kinds.All().Where(kinds.Kind.KeepsArtifacts) {
+		all = append(all, sourceKind{kind.Kind, func() client.Object { return kind.New() }, rememberArtifact(kind)})
+	}
+	if external {
+		all = append(all, sourceKind{v1alpha1.ExternalArtifactKind, func() client.Object { return newExternal() }, rememberExternal})
+	}
+	return all
+}
+
+// NewSources returns the sources in a cache. If external is true, Flux's ExternalArtifacts are among
+// them. Then the API server must have this kind.
+func NewSources(ctx context.Context, objects cache.Cache, external bool) (*Sources, error) {
+	s := &Sources{reader: objects, kinds: sourceKinds(external)}
+	watch := func(kind string, o client.Object) error {
+		watched, err := objects.GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if apimeta.IsNoMatchError(err) && kind == v1alpha1.ExternalArtifactKind {
+			return fmt.Errorf("the cluster does not have Flux's kind ExternalArtifact: install Flux 2.7 or newer, or leave out --external-artifacts: %w", err)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("watch objects of kind %s: %w", kind.Kind, err)
+			return fmt.Errorf("watch objects of kind %s: %w", kind, err)
 		}
 		s.informers = append(s.informers, informer{kind, watched})
+		return nil
 	}
-	watched, err := informers.GetInformer(ctx, &v1alpha1.Kustomization{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("watch objects of kind %s: %w", v1alpha1.KustomizationKind, err)
+	for _, kind := range s.kinds {
+		if err := watch(kind.name, kind.empty()); err != nil {
+			return nil, err
+		}
 	}
-	s.informers = append(s.informers, informer{kinds.Kustomization(), watched})
-	return s, nil
+	return s, watch(v1alpha1.KustomizationKind, &v1alpha1.Kustomization{})
 }
 
 // ByObject returns the settings of the program's cache for all sources: of a source, the cache has
 // only what identifies the source, and the artifact.
-func ByObject() map[client.Object]cache.ByObject {
+func ByObject(external bool) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
-	for _, kind := range sourceKinds() {
-		kept[kind.New()] = cache.ByObject{Transform: rememberArtifact(kind)}
+	for _, kind := range sourceKinds(external) {
+		kept[kind.empty()] = cache.ByObject{Transform: kind.remember}
 	}
 	return kept
 }
@@ -80,24 +106,45 @@ func rememberArtifact(kind kinds.Kind) toolscache.TransformFunc {
 	}
 }
 
-// artifact returns the artifact of a Kustomization's source.
-func (s *Sources) artifact(ctx context.Context, o *v1alpha1.Kustomization) (*v1alpha1.Artifact, error) {
+// artifact returns the artifact of a Kustomization's source. The owners are the objects that the URL of
+// the artifact may name.
+func (s *Sources) artifact(ctx context.Context, o *v1alpha1.Kustomization) (artifact *v1alpha1.Artifact, owners []content.Owner, err error) {
 	ref := o.Spec.SourceRef
-	kind, ok := sourceKinds().Named(ref.Kind)
-	if !ok {
-		return nil, object.Invalid("spec.sourceRef.kind", "use one of "+fmt.Sprint(sourceKinds().Names()), "%q is no kind of source", ref.Kind)
-	}
-	found := kind.New().(kinds.Keeper) //nolint:forcetypeassert // sourceKinds has only such kinds
-	err := s.reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}, found)
+	i := slices.IndexFunc(s.kinds, func(k sourceKind) bool { return k.name == ref.Kind })
 	switch {
-	case apierrors.IsNotFound(err):
-		return nil, &sourceError{ref, "does not exist", "create it, or correct spec.sourceRef"}
-	case err != nil:
-		return nil, err
-	case found.GetArtifactStatus().Artifact == nil:
-		return nil, &sourceError{ref, "has no artifact yet", "look at its condition Ready"}
+	case i < 0 && ref.Kind == v1alpha1.ExternalArtifactKind:
+		return nil, nil, object.Invalid("spec.sourceRef.kind", "ask the administrator to set apply.externalArtifacts", "the controller does not read ExternalArtifacts")
+	case i < 0:
+		return nil, nil, object.Invalid("spec.sourceRef.kind", "name an OCIRepository, a Bucket or an ExternalArtifact", "%q is no kind of source", ref.Kind)
 	}
-	return found.GetArtifactStatus().Artifact, nil
+	found := s.kinds[i].empty()
+	err = s.reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}, found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil, &sourceError{ref, "does not exist", "create it, or correct spec.sourceRef"}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if artifact = artifactOf(found); artifact == nil {
+		return nil, nil, &sourceError{ref, "has no artifact yet", "look at its condition Ready"}
+	}
+	owners = []content.Owner{{Kind: ref.Kind, Namespace: o.Namespace, Name: ref.Name}}
+	if external, ok := found.(*unstructured.Unstructured); ok {
+		owners = append(owners, sourceOf(external))
+	}
+	return artifact, owners, nil
+}
+
+// artifactOf returns the artifact of a source; nil if there is none.
+func artifactOf(source any) *v1alpha1.Artifact {
+	switch o := source.(type) {
+	case kinds.Keeper:
+		return o.GetArtifactStatus().Artifact
+	case *unstructured.Unstructured:
+		return externalArtifact(o)
+	default:
+		return nil
+	}
 }
 
 // sourceError says why a source has no artifact.
@@ -120,7 +167,7 @@ func (s *Sources) Subscribe(changed func(object.Dependency)) {
 				o = missed.Obj
 			}
 			if source, ok := o.(client.Object); ok {
-				changed(object.Dependency{Kind: i.kind.Kind, Namespace: source.GetNamespace(), Name: source.GetName()})
+				changed(object.Dependency{Kind: i.kind, Namespace: source.GetNamespace(), Name: source.GetName()})
 			}
 		}
 		_, _ = i.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -138,13 +185,11 @@ func (s *Sources) Subscribe(changed func(object.Dependency)) {
 // stateOf returns what others depend on: the URL and the revision of a source's artifact, or what a
 // Kustomization has applied and whether it is Ready.
 func stateOf(o any) [2]string {
-	switch o := o.(type) {
-	case *v1alpha1.Kustomization:
-		return [2]string{fmt.Sprint(isReady(o)), o.Status.LastAppliedRevision}
-	case kinds.Keeper:
-		if artifact := o.GetArtifactStatus().Artifact; artifact != nil {
-			return [2]string{artifact.URL, artifact.Revision}
-		}
+	if other, ok := o.(*v1alpha1.Kustomization); ok {
+		return [2]string{fmt.Sprint(isReady(other)), other.Status.LastAppliedRevision}
+	}
+	if artifact := artifactOf(o); artifact != nil {
+		return [2]string{artifact.URL, artifact.Revision}
 	}
 	return [2]string{}
 }

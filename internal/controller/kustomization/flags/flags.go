@@ -32,6 +32,8 @@ type Flags struct {
 
 	// ArtifactHosts are the servers from which artifacts are downloaded.
 	ArtifactHosts content.Hosts
+	// ExternalArtifacts lets Kustomizations use Flux's ExternalArtifacts as sources.
+	ExternalArtifacts bool
 	// ArtifactMaxSize is the largest size of an artifact, in bytes.
 	ArtifactMaxSize int64
 	// DefaultServiceAccount is the name of the account for Kustomizations that name no account;
@@ -73,6 +75,7 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 	set.IntVar(&f.Concurrent, "concurrent", 4, "number of workers; an object that takes longer than half a second frees its worker")
 	set.StringSliceVar(&hosts, "artifact-hosts", nil, "servers from which artifacts are downloaded, each host or host:port (required)")
 	set.Var(&artifact, "artifact-max-size", "largest size of one artifact")
+	set.BoolVar(&f.ExternalArtifacts, "external-artifacts", false, "let objects use Flux's ExternalArtifacts as sources; the cluster must have the kind")
 	set.StringVar(&f.DefaultServiceAccount, "default-service-account", "", "ServiceAccount of the own namespace for objects that name none; default none: they are refused")
 	set.IntVar(&f.BuildConcurrent, "build-concurrent", 2, "number of builds at once; each uses up to --build-max-memory")
 	set.Var(&memory, "build-max-memory", "memory that one build may use")
