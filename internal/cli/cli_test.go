@@ -203,7 +203,7 @@ func TestUsageSays(t *testing.T) {
 		"-o json":        "lanyard: -o is about --version, or follows a command; see lanyard --help\n",
 		"status -A -n x": "lanyard: -A and -n exclude each other; see lanyard status --help\n",
 		"stat":           "lanyard: unknown command \"stat\" for \"lanyard\"\n\nDid you mean this?\n\tstatus\n\ttag\n\nSee lanyard --help\n",
-		"explain lwib/a": "lanyard: \"lwib\" is not a kind that can be explained: write ocirepository, bucket, imagerepository or awscluster; see lanyard explain --help\n",
+		"explain lwib/a": "lanyard: \"lwib\" is not a kind that can be explained: write ocirepository, bucket, imagerepository, kustomization or awscluster; see lanyard explain --help\n",
 		"down":           "lanyard: unknown command \"down\" for \"lanyard\"; see lanyard --help\n",
 	} {
 		var c command

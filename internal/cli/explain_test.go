@@ -68,7 +68,7 @@ func (f *explained) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (f *explained) answer(path string) (int, any) {
 	groups := map[string][]string{
-		"toolkit.lanyard.dev":        {"OCIRepository", "Bucket", "ImageRepository"},
+		"toolkit.lanyard.dev":        {"OCIRepository", "Bucket", "ImageRepository", "Kustomization"},
 		"infrastructure.lanyard.dev": {"AWSCluster"},
 		"identity.lanyard.dev": {
 			"WorkloadIdentity", "AWSServiceAccountIdentity", "AWSClusterControllerIdentity", "AWSClusterRoleIdentity", "AWSClusterStaticIdentity",

@@ -5,7 +5,8 @@
 //   - where this proof is exchanged for the credential
 //   - which key the credential has in the controller's cache
 //
-// For an object without a credential, the package says what to do.
+// For an object without a credential, the package says what to do. Of an object that acts at the API
+// server, the package says as which ServiceAccount the object acts, and what was refused to it.
 //
 //	object ──fields──▶ auth/spec ──subject──▶ auth.Resolve ──▶ key
 //

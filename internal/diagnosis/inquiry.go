@@ -51,7 +51,7 @@ type inquiry struct {
 // if the object's kind has no identity fields, or if the cluster does not answer. A refused object
 // or a forbidden read is no error: the diagnosis says so.
 func Of(ctx context.Context, reader client.Reader, o report.Object) (*Diagnosis, error) {
-	if o.Kind.Fields == nil {
+	if !Knows(o.Kind) {
 		return nil, fmt.Errorf("objects of kind %s have no identity fields", o.Kind.Kind)
 	}
 	clouds, err := providers.New(providers.Config{})
@@ -62,14 +62,21 @@ func Of(ctx context.Context, reader client.Reader, o report.Object) (*Diagnosis,
 	row := report.Of(o)
 	q := &inquiry{
 		Diagnosis: Diagnosis{Kind: row.Kind, Namespace: row.Namespace, Name: row.Name, Result: row.Result, Reason: row.Reason, Message: row.Message},
-		reader:    reader, object: o, fields: o.Kind.Fields(o.Resource), clouds: clouds, accounts: kube.NewLive(reader), used: o.Used(),
+		reader:    reader, object: o, clouds: clouds, accounts: kube.NewLive(reader), used: o.Used(),
+	}
+	if o.Kind.Fields != nil {
+		q.fields = o.Kind.Fields(o.Resource)
 	}
 	status := o.GetStatus()
 	ready := apimeta.FindStatusCondition(status.Conditions, meta.ConditionReady)
 	if ready != nil && status.ObservedGeneration == o.GetGeneration() && ready.Reason != meta.ReasonSuspended {
 		q.ready = *ready
 	}
-	if err := q.run(ctx); err != nil {
+	run := q.run
+	if o.Kind.Account != nil {
+		run = q.runAccount
+	}
+	if err := run(ctx); err != nil {
 		return nil, err
 	}
 	q.clean()
@@ -278,29 +285,42 @@ func (q *inquiry) decider(id spec.Identity) string {
 
 // pullSecrets describes the account, and the credential from the account's image pull secrets.
 func (q *inquiry) pullSecrets(ctx context.Context, name string) error {
-	account := &corev1.ServiceAccount{}
-	err := q.reader.Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: name}, account)
-	switch {
-	case apierrors.IsForbidden(err):
-		q.unknown("you may not read ServiceAccount %s/%s: get on serviceaccounts is missing", q.Namespace, name)
-	case apierrors.IsNotFound(err):
-		q.refuse(&auth.Error{
-			Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound, Fix: "create ServiceAccount " + q.Namespace + "/" + name,
-			Err: fmt.Errorf("ServiceAccount %s/%s does not exist", q.Namespace, name),
-		})
-	case err != nil:
-		return fmt.Errorf("read ServiceAccount %s/%s: %w", q.Namespace, name, err)
-	default:
+	account, err := q.readAccount(ctx, name)
+	if err != nil {
+		return err
+	}
+	if account != nil {
 		var names []string
 		for _, ref := range account.ImagePullSecrets {
 			names = append(names, ref.Name)
 		}
-		q.Account = "found, UID " + string(account.UID)
 		q.Credential = "the first entry for the registry in the Secrets " + cmp.Or(strings.Join(names, ", "), "of the account, which names none") +
 			"; this command does not read them"
 	}
 	q.Proof = "none"
 	return nil
+}
+
+// readAccount reads a ServiceAccount, and describes the account in Account. The result is nil if the
+// caller may not read the account, or if the account does not exist. The diagnosis then says so.
+func (q *inquiry) readAccount(ctx context.Context, name string) (*corev1.ServiceAccount, error) {
+	account := &corev1.ServiceAccount{}
+	err := q.reader.Get(ctx, client.ObjectKey{Namespace: q.Namespace, Name: name}, account)
+	switch {
+	case apierrors.IsForbidden(err):
+		q.unknown("you may not read ServiceAccount %s/%s: get on serviceaccounts is missing", q.Namespace, name)
+		return nil, nil //nolint:nilnil // documented
+	case apierrors.IsNotFound(err):
+		q.refuse(&auth.Error{
+			Stage: auth.StageSubject, Code: auth.CodeSubjectNotFound, Fix: "create ServiceAccount " + q.Namespace + "/" + name,
+			Err: fmt.Errorf("ServiceAccount %s/%s does not exist", q.Namespace, name),
+		})
+		return nil, nil //nolint:nilnil // documented
+	case err != nil:
+		return nil, fmt.Errorf("read ServiceAccount %s/%s: %w", q.Namespace, name, err)
+	}
+	q.Account = "found, UID " + string(account.UID)
+	return account, nil
 }
 
 // refuse records the error in Refusal, as the reason why the object gets no credential. Settings of
@@ -332,13 +352,16 @@ func (q *inquiry) unknown(format string, args ...any) {
 // advise says what to do.
 func (q *inquiry) advise() {
 	object := strings.ToLower(q.Kind) + "/" + q.Name
-	wait := "wait for the controller"
+	wait, does := "wait for the controller", "fetches"
+	if q.object.Kind.Account != nil {
+		does = "applies"
+	}
 	if q.object.Kind.Fetches() {
 		wait += ", or have it fetch now: lanyard reconcile " + object
 	}
 	switch {
 	case q.Result == report.Suspended:
-		q.NextStep = "lanyard resume " + object + " fetches again"
+		q.NextStep = "lanyard resume " + object + " " + does + " again"
 	case q.NextStep != "":
 	case q.Changed != "" || q.Result == report.Pending:
 		q.NextStep = wait

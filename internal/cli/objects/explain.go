@@ -21,7 +21,7 @@ func newExplain(std frame.IO) *cobra.Command {
 		Short: "Explain whose credential an object gets, how, and where that stops",
 		Long: `Explain whose credential an object gets, how, and where that stops.
 
-KIND is ` + cluster.AnyKind(std.Kinds.Where(canExplain).Names()) + `. Each row is one step:
+KIND is ` + cluster.AnyKind(std.Kinds.Where(diagnosis.Knows).Names()) + `. Each row is one step:
 
   subject     whose credential it is, and the field that decides this
   account     the subject in the cluster, with the cloud identity that it names
@@ -31,6 +31,7 @@ KIND is ` + cluster.AnyKind(std.Kinds.Where(canExplain).Names()) + `. Each row i
   credential  what the controller shows to the server
   key         the key of the credential in the controller's cache; digest is its SHA-256, as in the controller's log
   used        whose credential the controller used last
+  refused     why the object gets no credential, or what was refused to its account
   unknown     what decides too, and what you cannot see: flags of the controller, and objects that you may not read
   next step   what to do
 
@@ -70,18 +71,15 @@ The exit status is 0 also if the object is refused, and 1 if the object cannot b
 	return c
 }
 
-// canExplain reports whether the objects of a kind can be explained.
-func canExplain(k kinds.Kind) bool { return k.Fields != nil }
-
 // parseExplained reads KIND/NAME. It refuses a kind whose objects cannot be explained.
 func parseExplained(table kinds.Table, arg string) (cluster.Target, error) {
 	kind, name, named := cluster.CutKind(arg)
 	if !named {
 		return cluster.ParseTarget(table, arg)
 	}
-	if known, ok := table.Where(canExplain).Written(kind); ok {
+	if known, ok := table.Where(diagnosis.Knows).Written(kind); ok {
 		return cluster.Target{Kind: known.Kind, Name: name}, nil
 	}
 	return cluster.Target{}, fmt.Errorf("%q is not a kind that can be explained: write %s",
-		kind, cluster.AnyKind(table.Where(canExplain).Names()))
+		kind, cluster.AnyKind(table.Where(diagnosis.Knows).Names()))
 }

@@ -15,11 +15,11 @@ import (
 func newSuspend(std frame.IO) *cobra.Command {
 	return newOperation(&cobra.Command{
 		Use:   "suspend KIND/NAME... | --all",
-		Short: "Suspend objects: nothing is fetched until they are resumed",
-		Long: `Suspend objects: nothing is fetched until they are resumed.
+		Short: "Suspend objects: nothing is fetched or applied until they are resumed",
+		Long: `Suspend objects: nothing is fetched or applied until they are resumed.
 
 The command sets spec.suspend to true, and waits until the controller has taken note: then no fetch of the object is under
-way. The last artifact or scan stays. An object that is suspended already stays so.`,
+way. The last artifact or scan stays, and so do applied objects. An object that is suspended already stays so.`,
 		Example: `  # Keep the artifact of today
   lanyard suspend ocirepository/app
 
