@@ -35,7 +35,7 @@ func TestKustomizationHealth(t *testing.T) {
 	const web = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec:\n  replicas: 1\n  selector: {matchLabels: {app: web}}\n" +
 		"  template:\n    metadata: {labels: {app: web}}\n    spec: {containers: [{name: web, image: example.com/web}]}\n"
 	tn := newApplyTenant(t, "apply-health", map[string]string{"web.yaml": web, "one.yaml": configMapOf("one", "first")})
-	startApplying(t, tn)
+	startApplying(t, nil, tn)
 	o := tn.kustomization("app")
 	o.Spec.Wait, o.Spec.Timeout, o.Spec.Interval = true, &metav1.Duration{Duration: 5 * time.Minute}, metav1.Duration{Duration: time.Second}
 	create(t, o)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -27,17 +28,19 @@ const applyController = "lanyard-apply-controller"
 type applyProgram struct{ *local.Program }
 
 // startApplying installs the chart with the apply controller for the namespaces of some tenants, and
-// starts the apply controller. At the end of the test, the tenants' objects are removed, and then the
+// starts the apply controller. The settings are further values below "apply". At the end of the test, the tenants' objects are removed, and then the
 // program is stopped. Its builds are processes with little memory, in which the race detector cannot
 // run.
-func startApplying(t *testing.T, tenants ...*applyTenant) *applyProgram {
+func startApplying(t *testing.T, settings map[string]any, tenants ...*applyTenant) *applyProgram {
 	t.Helper()
+	apply := map[string]any{"enabled": true}
+	maps.Copy(apply, settings)
 	var namespaces []any
 	for _, tn := range tenants {
 		namespaces = append(namespaces, tn.namespace)
 	}
 	install(t, map[string]any{
-		"rbac": map[string]any{"tenantNamespaces": namespaces}, "apply": map[string]any{"enabled": true},
+		"rbac": map[string]any{"tenantNamespaces": namespaces}, "apply": apply,
 	})
 	p := &applyProgram{}
 	p.start(t)
@@ -149,7 +152,7 @@ func TestKustomization(t *testing.T) {
 	alone(t, "the chart grants more for the apply controller")
 	tn := newApplyTenant(t, "apply-a", map[string]string{"app/one.yaml": configMapOf("one", "first"), "app/two.yaml": configMapOf("two", "${word}")})
 	other := newApplyTenant(t, "apply-b", map[string]string{"one.yaml": configMapOf("one", "stolen")})
-	program := startApplying(t, tn, other)
+	program := startApplying(t, nil, tn, other)
 	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "words"}, StringData: map[string]string{"word": secretMark + "substituted"}})
 	o := tn.kustomization("app")
 	o.Spec.Path = "./app"
@@ -161,8 +164,10 @@ func TestKustomization(t *testing.T) {
 	await(t, two, "the variable is replaced", valueOf(secretMark+"substituted"))
 
 	t.Run("drift", func(t *testing.T) {
-		patch(t, one, func(o *corev1.ConfigMap) { o.Data["key"] = "by hand" })
-		await(t, one, "the change is undone", valueOf("first"))
+		for range 2 { // the second change makes a series of the event
+			patch(t, one, func(o *corev1.ConfigMap) { o.Data["key"] = "by hand" })
+			await(t, one, "the change is undone", valueOf("first"))
+		}
 		must(t, "delete an object", objects.Delete(t.Context(), two))
 		await(t, two, "the object is back", valueOf(secretMark+"substituted"))
 	})
