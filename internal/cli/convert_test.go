@@ -157,6 +157,32 @@ func TestConvertFiles(t *testing.T) {
 	}
 }
 
+// TestConvertKustomizations checks that Flux's Kustomizations are converted, and that they stay
+// Flux's with --external-artifacts.
+func TestConvertKustomizations(t *testing.T) {
+	const (
+		spec  = "kind: Kustomization\nmetadata:\n  name: app\nspec:\n  sourceRef: {kind: Bucket, name: app}\n  serviceAccountName: deployer\n"
+		flux  = "apiVersion: kustomize.toolkit.fluxcd.io/v1\n" + spec
+		ours  = "apiVersion: toolkit.lanyard.dev/v1alpha1\n" + spec
+		moved = "stdin:1: Kustomization app: kustomize.toolkit.fluxcd.io/v1 -> toolkit.lanyard.dev/v1alpha1; " +
+			"in the cluster, suspend Flux's Kustomization, delete it, and then apply Lanyard's; " +
+			"a suspended Kustomization deletes nothing that it has applied\n"
+		bucket = "stdin:9: Bucket app: source.toolkit.fluxcd.io/v1 -> toolkit.lanyard.dev/v1alpha1\n"
+	)
+	c := command{in: flux + "---\n" + fluxBucket}
+	if status := c.run(t.Context(), "convert", "-f", "-"); status != 0 || c.out.String() != ours+"---\n"+ourBucket || c.err.String() != moved+bucket {
+		t.Errorf("status %d, prints %q, says %q", status, c.out.String(), c.err.String())
+	}
+	kept := command{in: flux + "---\n" + fluxBucket + "spec:\n  interval: 1m\n"}
+	status := kept.run(t.Context(), "convert", "-f", "-", "--external-artifacts")
+	text := strings.Replace(flux, "kind: Bucket", "kind: ExternalArtifact", 1) + "---\n" + ourBucket + "spec:\n  interval: 1m\n  externalArtifact: true\n"
+	const notes = "stdin:1: Kustomization app: kept: with --external-artifacts, it stays Flux's\n" +
+		"stdin:6: Kustomization app: spec.sourceRef names ExternalArtifact app in place of Bucket app\n" + bucket
+	if status != 0 || kept.out.String() != text || kept.err.String() != notes {
+		t.Errorf("status %d, prints %q, says %q", status, kept.out.String(), kept.err.String())
+	}
+}
+
 // TestConvertThroughLink checks that --write does not replace a link. If one of the files is a
 // link, --write replaces no file.
 func TestConvertThroughLink(t *testing.T) {

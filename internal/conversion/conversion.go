@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
+	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/yamlfile"
 )
@@ -28,7 +29,7 @@ type File struct {
 type Options struct {
 	// ExternalArtifacts sets externalArtifact on converted objects that keep artifacts. If an
 	// object of Flux refers to such an object, the reference is changed to the object's
-	// ExternalArtifact.
+	// ExternalArtifact. Kinds of Flux that have such references are not converted then.
 	ExternalArtifacts bool
 	// Kinds is the table of all kinds. An object of another project is converted to the kind of the
 	// same name, if the kind's Peers contain the object's API group. Required.
@@ -44,7 +45,10 @@ type Options struct {
 // The errors of all files are [*yamlfile.Error] values, joined. With an error, Convert returns
 // neither files nor notes.
 func Convert(files []File, opts Options) (converted []File, notes []string, err error) {
-	c := &conversion{opts: opts, targets: targets(opts.Kinds), moved: map[identifier]bool{}, published: map[identifier]string{}}
+	c := &conversion{
+		opts: opts, targets: targets(opts.Kinds),
+		moved: map[identifier]bool{}, lanyards: map[identifier]bool{}, published: map[identifier]string{},
+	}
 	read, errs := make([][]document, len(files)), make([]error, len(files))
 	for i, file := range files {
 		var documents []*yamlfile.Document
@@ -77,6 +81,11 @@ type target struct {
 	// change converts the fields that differ between the two kinds; nil if only the apiVersion
 	// differs.
 	change func(*object)
+	// missing has what errors say about fields that Lanyard's kind does not have, by their paths. The
+	// other missing fields get the usual text.
+	missing map[string]string
+	// move says what to do with the original object in a cluster; empty if there is nothing special.
+	move string
 }
 
 // targets returns the kinds that are converted.
@@ -93,6 +102,8 @@ func targets(table kinds.Table) map[groupKind]target {
 			to.check, to.change = check[lender[staticSpec]], (*object).changeStaticIdentity
 		case identityv1.WorkloadIdentityKind:
 			to.change = (*object).changeProviderConfig
+		case toolkitv1.KustomizationKind:
+			to.change, to.missing, to.move = (*object).changeKustomization, missingFields(), moveKustomization
 		}
 		for _, group := range kind.Peers {
 			for _, to.project = range []Project{Flux, ClusterAPI, Gardener} {
@@ -154,6 +165,7 @@ type conversion struct {
 	opts      Options
 	targets   map[groupKind]target
 	moved     map[identifier]bool   // true for the objects that are converted
+	lanyards  map[identifier]bool   // true for the objects that are Lanyard's after the conversion
 	published map[identifier]string // ExternalArtifact → kind of its source
 	notes     []string
 	errs      []error
@@ -180,6 +192,9 @@ func (c *conversion) newDocument(d *yamlfile.Document) document {
 	for _, o := range all.objects {
 		if o.target != nil {
 			c.moved[o.identifier] = true
+		}
+		if o.target != nil || o.isLanyards() {
+			c.lanyards[o.identifier] = true
 		}
 	}
 	return all

@@ -25,7 +25,8 @@ func TestConvert(t *testing.T) {
 		opts conversion.Options
 	}{
 		"flux":               {"flux.yaml", conversion.Options{Kinds: kinds.All()}},
-		"external-artifacts": {"flux.yaml", conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true}},
+		"kustomizations":     {"kustomizations.yaml", conversion.Options{Kinds: kinds.All()}},
+		"external-artifacts": {"external-artifacts.yaml", conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true}},
 		"capa":               {"capa.yaml", conversion.Options{Kinds: kinds.All()}},
 		"gardener":           {"gardener.yaml", conversion.Options{Kinds: kinds.All()}},
 		"list":               {"list.yaml", conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true}},
@@ -164,7 +165,7 @@ func TestSeveralFiles(t *testing.T) {
 		{Name: "c.yaml", Data: []byte(strings.ReplaceAll(bucket, "\n", "\r\n"))},
 	}, conversion.Options{Kinds: kinds.All(), ExternalArtifacts: true})
 	must.Succeed(t, err)
-	if !files[0].Changed || files[1].Changed || !files[2].Changed || string(files[1].Data) != other || len(notes) != 2 {
+	if !files[0].Changed || files[1].Changed || !files[2].Changed || string(files[1].Data) != other || len(notes) != 3 {
 		t.Errorf("%+v: %q", files, notes)
 	}
 	if !strings.Contains(string(files[0].Data), "{sourceRef: {kind: ExternalArtifact, name: app}}") {
@@ -201,10 +202,11 @@ func TestFieldsNamedLikeAKind(t *testing.T) {
 // says that an object was converted, the object must have changed. A second conversion must change
 // nothing.
 func FuzzConvert(f *testing.F) {
-	for _, file := range []string{"flux.yaml", "capa.yaml", "gardener.yaml", "list.yaml", "list.json"} {
+	for _, file := range []string{"flux.yaml", "external-artifacts.yaml", "kustomizations.yaml", "capa.yaml", "gardener.yaml", "list.yaml", "list.json"} {
 		data, err := os.ReadFile(filepath.Join("testdata", file))
 		must.Succeed(f, err)
 		f.Add(data, true)
+		f.Add(data, false)
 	}
 	for _, text := range []string{
 		bucket, identity, workload, ociRepository + "spec: {a: &a b, c: *a}\n", "kind: List\nitems: {a: b}\n", "kind: List\nitems: [a, [b], null]\n",

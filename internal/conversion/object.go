@@ -1,6 +1,7 @@
 package conversion
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -37,10 +38,22 @@ func newObject(c *conversion, d *yamlfile.Document) *object {
 		kind: text(root, "kind"), namespace: text(root, "metadata", "namespace"), name: text(root, "metadata", "name"),
 	}}
 	o.group, o.version = splitVersion(text(root, "apiVersion"))
-	if target, ok := c.targets[groupKind{o.group, o.kind}]; ok {
+	if target, ok := c.targets[groupKind{o.group, o.kind}]; ok && !o.staysConsumer() {
 		o.target = &target
 	}
 	return o
+}
+
+// isLanyards reports whether the object is of a kind of Lanyard.
+func (o *object) isLanyards() bool {
+	kind, ok := o.opts.Kinds.Named(o.kind)
+	return ok && kind.Group == o.group
+}
+
+// staysConsumer reports whether the object stays Flux's, because it uses ExternalArtifacts.
+func (o *object) staysConsumer() bool {
+	_, consumes := referrers()[groupKind{o.group, o.kind}]
+	return consumes && o.opts.ExternalArtifacts
 }
 
 // splitVersion splits an apiVersion. The group is empty for the core group.
@@ -71,7 +84,8 @@ func (o *object) report(err error) {
 	}
 	for _, err := range all {
 		if unknown, ok := errors.AsType[kjson.FieldError](err); ok {
-			o.refuse(unknown.FieldPath(), "Lanyard's %s does not have this field; remove it", o.kind)
+			path := unknown.FieldPath()
+			o.refuse(path, "%s", cmp.Or(o.target.missing[path], "Lanyard's "+o.kind+" does not have this field; remove it"))
 		} else if err != nil {
 			o.errs = append(o.errs, err)
 		}
@@ -82,13 +96,16 @@ func (o *object) report(err error) {
 // functions that change the object. If Lanyard does not convert the object, these functions change
 // only its references to converted objects.
 func (o *object) plan() []func() {
+	if o.isLanyards() {
+		return nil
+	}
 	if o.target == nil {
 		if why := o.kept(); why != "" {
 			o.note("", "kept: %s", why)
 		}
 		return o.planReferences()
 	}
-	o.note("", "%s/%s -> %s", o.group, o.version, o.target.apiVersion)
+	o.note("", "%s", strings.TrimSuffix(o.group+"/"+o.version+" -> "+o.target.apiVersion+"; "+o.target.move, "; "))
 	changes := []func(){o.convert}
 	if o.opts.ExternalArtifacts && o.isSource() {
 		o.planPublication()
@@ -102,6 +119,9 @@ func (o *object) plan() []func() {
 func (o *object) kept() string {
 	if o.group == capaGroup && o.kind == "AWSCluster" {
 		return "Lanyard manages no clusters"
+	}
+	if _, ok := o.targets[groupKind{o.group, o.kind}]; ok {
+		return "with --external-artifacts, it stays Flux's"
 	}
 	for known := range o.targets {
 		if known.group == o.group {
@@ -125,6 +145,11 @@ func (o *object) convert() {
 		if annotations := get(metadata, "annotations"); annotations != nil {
 			remove(annotations, "kubectl.kubernetes.io/last-applied-configuration")
 			removeEmpty(metadata, "annotations")
+		}
+		if labels := get(metadata, "labels"); labels != nil {
+			remove(labels, "kustomize."+fluxToolkit+"/name") // of the Kustomization that applied the object
+			remove(labels, "kustomize."+fluxToolkit+"/namespace")
+			removeEmpty(metadata, "labels")
 		}
 		o.removeOwn(metadata, "finalizers", func(finalizer *yamlnode.Node) string {
 			domain, _, _ := strings.Cut(finalizer.Value, "/")

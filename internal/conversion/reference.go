@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	yamlnode "go.yaml.in/yaml/v3"
+
+	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
 // referrers returns the fields of Flux's kinds that refer to a source. It maps each field to the
@@ -40,7 +42,11 @@ func (o *object) planReferences() (changes []func()) {
 		version, known := referrers()[groupKind{o.group, o.kind}][path]
 		switch {
 		case !known || !o.opts.ExternalArtifacts:
-			o.note(path, "%s still names %s, which Flux no longer fetches", path, named)
+			does := "fetches"
+			if kind, _ := o.opts.Kinds.Named(named.kind); kind.Program == kinds.ApplyController {
+				does = "applies"
+			}
+			o.note(path, "%s still names %s, which Flux no longer %s", path, named, does)
 		case version == "":
 			o.refuse(path, "Flux takes a chart of %s from no ExternalArtifact here; push the chart to a registry, and name an OCIRepository in spec.chartRef of the HelmRelease", named)
 		case o.version != version:

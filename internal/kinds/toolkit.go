@@ -66,7 +66,7 @@ func ImageRepository() Kind {
 func Kustomization() Kind {
 	return Kind{
 		GroupVersionKind: v1alpha1.GroupVersion().WithKind(v1alpha1.KustomizationKind),
-		Plural:           "kustomizations", Short: "lks", Program: ApplyController,
+		Plural:           "kustomizations", Short: "lks", Program: ApplyController, Peers: []string{"kustomize.toolkit.fluxcd.io"},
 		New:     func() Resource { return &v1alpha1.Kustomization{} },
 		NewList: func() List { return &v1alpha1.KustomizationList{} },
 		Account: of(func(o *v1alpha1.Kustomization) string { return o.Spec.ServiceAccountName }),

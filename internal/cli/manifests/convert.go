@@ -55,6 +55,10 @@ Everything else is kept, so that the output replaces the input. A converted obje
 server or the other project has set. Its comments and the order of its fields stay; blank lines and line breaks may differ. The
 standard error has a line about each converted object, and about what still needs your attention.
 
+A converted Kustomization belongs to lanyard-apply-controller, and no longer to Flux. Move it in this order: suspend Flux's
+Kustomization in the cluster, delete it, and apply Lanyard's. A suspended Kustomization deletes nothing that it has applied.
+With --external-artifacts, Kustomizations stay Flux's, and use what Lanyard's sources publish.
+
 A field that Lanyard does not have is an error, and so is a grant that Lanyard would read in another way. Then nothing is
 written. The command asks no cluster, and does not judge the fields' values: try the output with
 "kubectl apply --dry-run=server". It does not change trust policies at clouds: Lanyard's issuer has another URL and other
@@ -62,7 +66,7 @@ subjects than Gardener's.`,
 		Example: `  # The manifests of a repository, in place
   lanyard convert -f ./clusters --write
 
-  # The same for Flux's sources. Flux's Kustomizations and HelmReleases then use the ExternalArtifacts
+  # The same without Flux's Kustomizations: they and HelmReleases then use the ExternalArtifacts
   lanyard convert -f ./clusters --external-artifacts --write
 
   # Objects of a cluster
@@ -72,7 +76,7 @@ subjects than Gardener's.`,
 	c.Flags().StringArrayVarP(&f.paths, "filename", "f", nil,
 		"file, folder with *.yaml, *.yml and *.json, or - for the standard input (required, repeatable)")
 	c.Flags().BoolVar(&f.opts.ExternalArtifacts, "external-artifacts", false,
-		"publish converted OCIRepositories and Buckets as ExternalArtifacts, and change the references in Flux's objects of the input")
+		"publish converted OCIRepositories and Buckets as ExternalArtifacts, and change the references in Flux's objects of the input; Kustomizations stay Flux's")
 	c.Flags().BoolVar(&f.write, "write", false, "replace the files, in place of writing to the standard output")
 	frame.CompleteFile(c, "filename", "yaml", "yml", "json")
 	c.RunE = func(c *cobra.Command, _ []string) error {

@@ -1,0 +1,98 @@
+package conversion_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/lanyard-dev/lanyard/config/crd"
+	"github.com/lanyard-dev/lanyard/internal/conversion"
+	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/must"
+)
+
+const kustomization = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: app, namespace: a}\nspec:\n"
+
+func TestKustomizationErrors(t *testing.T) {
+	const (
+		keep   = "not supported yet; keep this Kustomization Flux's, and leave it out of the input"
+		patch  = "Lanyard has only spec.patches, like Flux's v1; write each patch as text in spec.patches[].patch"
+		source = "  sourceRef: {kind: OCIRepository, name: app}\n"
+	)
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"fields that Lanyard lacks": {
+			kustomization + source + "  decryption: {provider: sops}\n  kubeConfig: {secretRef: {name: a}}\n  paht: ./\n",
+			[]string{
+				"f.yaml:6: spec.decryption: " + keep, "f.yaml:7: spec.kubeConfig: " + keep,
+				"f.yaml:8: spec.paht: Lanyard's Kustomization does not have this field; remove it",
+			},
+		},
+		"patches of v1beta2": {
+			strings.Replace(kustomization, "/v1", "/v1beta2", 1) + source + "  patchesStrategicMerge: []\n  patchesJson6902: []\n",
+			[]string{"f.yaml:7: spec.patchesJson6902: " + patch + ", with its target", "f.yaml:6: spec.patchesStrategicMerge: " + patch},
+		},
+		"a kind that is no source": {
+			kustomization + "  sourceRef:\n    kind: HelmRepository\n    name: app\n",
+			[]string{"f.yaml:6: spec.sourceRef.kind: a Kustomization cannot name a HelmRepository, only " + sources(t) +
+				"; publish the manifests as an OCI artifact (lanyard push artifact), and name an OCIRepository"},
+		},
+		"another group": {
+			kustomization + "  sourceRef:\n    apiVersion: example.com/v1\n    kind: OCIRepository\n    name: app\n",
+			[]string{"f.yaml:6: spec.sourceRef.apiVersion: a Kustomization's source must be one of Lanyard's; name such a source, and remove the field"},
+		},
+		"other namespaces": {
+			kustomization + "  sourceRef:\n    kind: Bucket\n    name: app\n    namespace: b\n  dependsOn:\n  - name: b\n  - name: c\n    namespace: b\n",
+			[]string{
+				"f.yaml:8: spec.sourceRef.namespace: a Kustomization's source must be in its own namespace; move one of the two, and remove the field",
+				"f.yaml:12: spec.dependsOn[1].namespace: a Kustomization depends only on Kustomizations of its own namespace; move one of the two, and remove the field",
+			},
+		},
+		"own namespace unknown": {
+			strings.Replace(kustomization, ", namespace: a", "", 1) + "  sourceRef: {kind: Bucket, name: app, namespace: b}\n",
+			[]string{"f.yaml:5: spec.sourceRef.namespace: a Kustomization's source must be in its own namespace; write this namespace in metadata.namespace, or remove the field"},
+		},
+		"wrong types":        {kustomization + "  sourceRef: app\n", []string{"f.yaml:5: spec.sourceRef: must not be a JSON string; write an object"}},
+		"dependency as text": {kustomization + "  dependsOn: [app]\n  healthChecks: app\n", []string{"f.yaml:5: spec.dependsOn: must not be a JSON string; write an object"}},
+		"no spec":            {"apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nspec: [a]\n", []string{"f.yaml:3: spec: must not be a JSON array; write an object"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files, notes, err := conversion.Convert([]conversion.File{{Name: "f.yaml", Data: []byte(test.text)}}, conversion.Options{Kinds: kinds.All()})
+			if err == nil || files != nil || notes != nil {
+				t.Fatalf("%v, %v, %v", files, notes, err)
+			}
+			if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, test.want) {
+				t.Errorf("says\n%s\nwant\n%s", err, strings.Join(test.want, "\n"))
+			}
+		})
+	}
+}
+
+// sources returns the kinds that a Kustomization can name, as errors list them.
+func sources(t *testing.T) string {
+	t.Helper()
+	all, err := crd.SourceKinds()
+	must.Succeed(t, err)
+	return strings.Join(all, ", ")
+}
+
+// TestSourcesOfKustomizations checks that each kind which the schema allows is accepted. The controller
+// must find all kinds that keep artifacts.
+func TestSourcesOfKustomizations(t *testing.T) {
+	all, err := crd.SourceKinds()
+	must.Succeed(t, err)
+	for _, kind := range kinds.All().Where(kinds.Kind.KeepsArtifacts).Names() {
+		if !slices.Contains(all, kind) {
+			t.Errorf("a Kustomization cannot name a %s: %q", kind, all)
+		}
+	}
+	for _, kind := range all {
+		text := kustomization + "  sourceRef: {kind: " + kind + ", name: app}\n"
+		files, _, err := conversion.Convert([]conversion.File{{Data: []byte(text)}}, conversion.Options{Kinds: kinds.All()})
+		if err != nil || !files[0].Changed {
+			t.Errorf("%s: %v", kind, err)
+		}
+	}
+}
