@@ -8,11 +8,12 @@ import (
 )
 
 // Modules of Flux whose documentation and test tables are read as text. They are too large for
-// go.mod. The version of image-reflector-controller is fixed here, because later versions need a
-// newer Go than this module.
+// go.mod. The versions of two modules are fixed here, because later versions need a newer Go than
+// this module.
 const (
-	sourceController = "github.com/fluxcd/source-controller"
-	imageReflector   = "github.com/fluxcd/image-reflector-controller@v1.2.4"
+	sourceController    = "github.com/fluxcd/source-controller"
+	imageReflector      = "github.com/fluxcd/image-reflector-controller@v1.2.4"
+	kustomizeController = "github.com/fluxcd/kustomize-controller@v1.9.6"
 )
 
 // module downloads a module and returns its folder. If path has no version, module uses the version
