@@ -77,7 +77,7 @@ func (o *object) changeSourceRef(reference *yamlnode.Node) {
 	}
 	if source.kind != "" && !slices.Contains(kinds, source.kind) {
 		o.refuse(path+".kind", "a Kustomization cannot name a %s, only %s; publish the manifests as an OCI artifact "+
-			"(lanyard push artifact), and name an OCIRepository", source.kind, strings.Join(kinds, ", "))
+			"(lanyard push artifact), and name an OCIRepository, or leave the Kustomization out of the input", source.kind, strings.Join(kinds, ", "))
 	} else if inPlace {
 		o.noteAbsent(path, source)
 	}

@@ -37,7 +37,7 @@ func TestKustomizationErrors(t *testing.T) {
 		"a kind that is no source": {
 			kustomization + "  sourceRef:\n    kind: HelmRepository\n    name: app\n",
 			[]string{"f.yaml:6: spec.sourceRef.kind: a Kustomization cannot name a HelmRepository, only " + sources(t) +
-				"; publish the manifests as an OCI artifact (lanyard push artifact), and name an OCIRepository"},
+				"; publish the manifests as an OCI artifact (lanyard push artifact), and name an OCIRepository, or leave the Kustomization out of the input"},
 		},
 		"another group": {
 			kustomization + "  sourceRef:\n    apiVersion: example.com/v1\n    kind: OCIRepository\n    name: app\n",
