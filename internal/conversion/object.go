@@ -1,7 +1,6 @@
 package conversion
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -84,8 +83,7 @@ func (o *object) report(err error) {
 	}
 	for _, err := range all {
 		if unknown, ok := errors.AsType[kjson.FieldError](err); ok {
-			path := unknown.FieldPath()
-			o.refuse(path, "%s", cmp.Or(o.target.missing[path], "Lanyard's "+o.kind+" does not have this field; remove it"))
+			o.refuse(unknown.FieldPath(), "Lanyard's %s does not have this field; remove it", o.kind)
 		} else if err != nil {
 			o.errs = append(o.errs, err)
 		}

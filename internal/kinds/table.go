@@ -43,6 +43,12 @@ func (t Table) Names() []string {
 	return names
 }
 
+// Sources returns the names of the kinds that a Kustomization can have as its source: the kinds whose
+// objects keep artifacts, and Flux's ExternalArtifact.
+func (t Table) Sources() []string {
+	return append(t.Where(Kind.KeepsArtifacts).Names(), toolkitv1.ExternalArtifactKind)
+}
+
 // Named returns the kind with this name, as in manifests.
 func (t Table) Named(name string) (Kind, bool) {
 	return t.find(func(k Kind) bool { return k.Kind == name })
