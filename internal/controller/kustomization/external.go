@@ -22,8 +22,8 @@ func newExternal() *unstructured.Unstructured {
 const maxExternal = 2048
 
 // rememberExternal is a transform for the program's cache. It keeps what identifies an ExternalArtifact,
-// its source, and the artifact. An artifact without a size, or with a text that is too long, is left
-// out: the program must know how much memory the download needs.
+// its source, and the artifact. Texts that are too long are left out. An artifact without a size is
+// left out, too: the program must know how much memory the download needs.
 func rememberExternal(stored any) (any, error) {
 	o, ok := stored.(*unstructured.Unstructured)
 	if !ok {
@@ -36,20 +36,22 @@ func rememberExternal(stored any) (any, error) {
 	kept.SetResourceVersion(o.GetResourceVersion())
 	text := func(fields ...string) string {
 		value, _, _ := unstructured.NestedString(o.Object, fields...)
+		if len(value) > maxExternal {
+			return ""
+		}
 		return value
 	}
 	kept.Object["spec"] = map[string]any{"sourceRef": map[string]any{
-		"kind": clip(text("spec", "sourceRef", "kind")), "namespace": clip(text("spec", "sourceRef", "namespace")), "name": clip(text("spec", "sourceRef", "name")),
+		"kind": text("spec", "sourceRef", "kind"), "namespace": text("spec", "sourceRef", "namespace"), "name": text("spec", "sourceRef", "name"),
 	}}
 	size, sized, _ := unstructured.NestedInt64(o.Object, "status", "artifact", "size")
 	artifact := map[string]any{"size": size}
 	for _, field := range []string{"url", "revision", "digest"} {
-		value := text("status", "artifact", field)
-		if artifact[field] = value; value == "" || len(value) > maxExternal {
+		if artifact[field] = text("status", "artifact", field); artifact[field] == "" {
 			return kept, nil
 		}
 	}
-	if origin := text("status", "artifact", "metadata", originRevision); origin != "" && len(origin) <= maxExternal {
+	if origin := text("status", "artifact", "metadata", originRevision); origin != "" {
 		artifact["metadata"] = map[string]any{originRevision: origin}
 	}
 	if sized && size >= 0 {
@@ -57,8 +59,6 @@ func rememberExternal(stored any) (any, error) {
 	}
 	return kept, nil
 }
-
-func clip(text string) string { return text[:min(len(text), maxExternal)] }
 
 // externalArtifact returns the artifact of an ExternalArtifact; nil if there is none.
 func externalArtifact(o *unstructured.Unstructured) *v1alpha1.Artifact {

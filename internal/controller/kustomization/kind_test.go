@@ -513,6 +513,7 @@ func TestExternalArtifact(t *testing.T) {
 		"its own namespace":       {"team-a", func(map[string]any) {}, own},
 		"no namespace":            {"", func(map[string]any) {}, own},
 		"another namespace":       {"team-b", func(map[string]any) {}, []content.Owner{own[0], {}}},
+		"a long namespace":        {strings.Repeat("x", maxExternal+1), func(map[string]any) {}, own},
 		"no size":                 {"", func(a map[string]any) { delete(a, "size") }, nil},
 		"a negative size":         {"", func(a map[string]any) { a["size"] = int64(-1) }, nil},
 		"no URL":                  {"", func(a map[string]any) { delete(a, "url") }, nil},

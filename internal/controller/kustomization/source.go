@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -115,7 +116,7 @@ func (s *Sources) artifact(ctx context.Context, o *v1alpha1.Kustomization) (arti
 	case i < 0 && ref.Kind == v1alpha1.ExternalArtifactKind:
 		return nil, nil, object.Invalid("spec.sourceRef.kind", "ask the administrator to set apply.externalArtifacts", "the controller does not read ExternalArtifacts")
 	case i < 0:
-		return nil, nil, object.Invalid("spec.sourceRef.kind", "name an OCIRepository, a Bucket or an ExternalArtifact", "%q is no kind of source", ref.Kind)
+		return nil, nil, object.Invalid("spec.sourceRef.kind", "write one of "+strings.Join(kinds.All().Sources(), ", "), "%q is no kind of source", ref.Kind)
 	}
 	found := s.kinds[i].empty()
 	err = s.reader.Get(ctx, client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}, found)
