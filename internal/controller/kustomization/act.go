@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/fluxcd/pkg/ssa/utils"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +18,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/health"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
@@ -35,7 +34,7 @@ type run struct {
 	plan      plan
 	tenant    *impersonation.Client
 	applier   *apply.Applier
-	variables variables
+	variables desired.Variables
 	judge     *health.Judge
 	save      func(ctx context.Context) error
 	began     time.Time
@@ -187,14 +186,14 @@ func (r *run) begin(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	if r.variables, err = readVariables(ctx, r.tenant, r.o); err != nil {
+	if r.variables, err = desired.ReadVariables(ctx, r.tenant, r.o); err != nil {
 		return err
 	}
-	if r.input, err = r.Records.hash(r.plan, r.variables.values); err != nil {
+	if r.input, err = r.Records.hash(r.plan, r.variables.Values); err != nil {
 		return err
 	}
-	r.applier = newApplier(r.tenant, r.owner, r.variables.secret)
-	r.judge = health.New(r.Expressions, r.owner.Namespace, r.plan.checks, r.variables.secret)
+	r.applier = newApplier(r.tenant, r.owner, r.variables.Secret)
+	r.judge = health.New(r.Expressions, r.owner.Namespace, r.plan.checks, r.variables.Secret)
 	last, known := r.Records.get(r.o)
 	r.last, r.inventory, r.stored, r.watch, r.attempt = last, last.inventory, last.inventory, last.watch, last.attempt
 	if !known || last.unsure {
@@ -226,12 +225,12 @@ func (r *run) build(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	spec := r.plan.spec
 	if spec.Substitute != nil {
 		substitute := *spec.Substitute
-		substitute.Values = r.variables.values
+		substitute.Values = r.variables.Values
 		spec.Substitute = &substitute
 	}
-	manifests, err := r.Builder.Build(ctx, kustomize.Request{Tenant: r.owner.Namespace, Archive: archive, Spec: spec, Secret: r.variables.secret})
+	manifests, err := r.Builder.Build(ctx, kustomize.Request{Tenant: r.owner.Namespace, Archive: archive, Spec: spec, Secret: r.variables.Secret})
 	if refused, ok := errors.AsType[*kustomize.Error](err); ok {
-		return nil, &buildError{err: refused, variable: r.variables.read}
+		return nil, &buildError{err: refused, variable: r.variables.Read}
 	}
 	if err != nil {
 		return nil, err
@@ -315,96 +314,12 @@ func (k *kind) readInventory(ctx context.Context, o *v1alpha1.Kustomization) ([]
 	if whole.UID != o.UID {
 		return nil, apierrors.NewConflict(v1alpha1.GroupVersion().WithResource("kustomizations").GroupResource(), o.Name, fmt.Errorf("the object was created anew"))
 	}
-	return entriesOf(whole)
+	return desired.Inventory(whole)
 }
 
-// entriesOf returns the entries of status.inventory, sorted.
-func entriesOf(whole *v1alpha1.Kustomization) ([]apply.Entry, error) {
-	if whole.Status.Inventory == nil {
-		return nil, nil
-	}
-	var entries []apply.Entry
-	for i, stored := range whole.Status.Inventory.Entries {
-		e, err := apply.ParseEntry(stored.ID, stored.Version)
-		if err != nil {
-			return nil, &inventoryError{index: i, err: err}
-		}
-		entries = append(entries, e)
-	}
-	apply.Sort(entries)
-	return entries, nil
-}
-
-// yields reports whether another Kustomization leaves an object to this one. This is so if the other
-// one does not exist, or if its inventory does not have the object. Several goroutines call yields.
+// yields reports whether another Kustomization leaves an object to this one. Several goroutines call
+// yields.
 func (r *run) yields(ctx context.Context, e apply.Entry, other apply.Owner) (bool, error) {
-	if other.Namespace != r.owner.Namespace {
-		return false, nil // nobody may learn what another namespace has
-	}
-	whole := &v1alpha1.Kustomization{}
-	err := r.Live.Get(ctx, client.ObjectKey{Namespace: other.Namespace, Name: other.Name}, whole)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	if err != nil {
-		return false, object.Forbidden(err, "get", "kustomizations", other.Namespace)
-	}
-	entries, err := entriesOf(whole)
-	if err != nil {
-		return false, nil //nolint:nilerr // an inventory that cannot be read may have the object
-	}
-	return len(apply.Without([]apply.Entry{e}, r.applier.Canonical(entries))) == 1, nil
-}
-
-// variables are the values of spec.postBuild.
-type variables struct {
-	values map[string]string
-	read   bool // some values come from ConfigMaps or Secrets
-	secret bool // some values come from Secrets
-	// versions are the resourceVersions of the ConfigMaps and Secrets.
-	versions []string
-}
-
-// readVariables reads the ConfigMaps and Secrets of spec.postBuild as the tenant.
-func readVariables(ctx context.Context, tenant client.Reader, o *v1alpha1.Kustomization) (variables, error) {
-	post := o.Spec.PostBuild
-	if post == nil {
-		return variables{}, nil
-	}
-	v := variables{values: map[string]string{}, read: len(post.SubstituteFrom) > 0}
-	for i, ref := range post.SubstituteFrom {
-		name := client.ObjectKey{Namespace: o.Namespace, Name: ref.Name}
-		values, version, err := readReference(ctx, tenant, ref.Kind, name)
-		if apierrors.IsNotFound(err) && ref.Optional {
-			continue
-		}
-		if err != nil {
-			return v, &variablesError{field: fmt.Sprintf("spec.postBuild.substituteFrom[%d]", i), kind: ref.Kind, name: ref.Name, err: err}
-		}
-		maps.Copy(v.values, values)
-		v.versions = append(v.versions, version)
-		v.secret = v.secret || ref.Kind == "Secret"
-	}
-	maps.Copy(v.values, post.Substitute)
-	return v, nil
-}
-
-// readReference reads the values of a ConfigMap or a Secret, and its resourceVersion.
-func readReference(ctx context.Context, tenant client.Reader, kind string, name client.ObjectKey) (values map[string]string, version string, err error) {
-	switch kind {
-	case "ConfigMap":
-		o := &corev1.ConfigMap{}
-		err := tenant.Get(ctx, name, o)
-		return o.Data, o.ResourceVersion, err
-	case "Secret":
-		o := &corev1.Secret{}
-		err := tenant.Get(ctx, name, o)
-		values := make(map[string]string, len(o.Data))
-		for key, value := range o.Data {
-			values[key] = string(value)
-		}
-		return values, o.ResourceVersion, err
-	default:
-		return nil, "", fmt.Errorf("%q is neither ConfigMap nor Secret", kind)
-	}
+	yields, err := desired.Yields(ctx, r.Live, r.owner, other, r.applier.Canonical, e)
+	return yields, object.Forbidden(err, "get", "kustomizations", other.Namespace)
 }

@@ -3,10 +3,7 @@ package kustomization
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
+	"errors"
 	"time"
 
 	"github.com/fluxcd/pkg/ssa/jsondiff"
@@ -15,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/health"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 )
@@ -55,7 +53,7 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 		return plan{}, err
 	}
 	p := plan{
-		account: account, revision: artifact.Revision, originRevision: artifact.Metadata[originRevision], spec: specOf(o.Spec), force: o.Spec.Force,
+		account: account, revision: artifact.Revision, originRevision: artifact.Metadata[originRevision], spec: desired.Build(o.Spec, k.Strict), force: o.Spec.Force,
 		reference: content.Reference{
 			URL: artifact.URL, Digest: artifact.Digest, Size: &artifact.Size, Owners: owners,
 		},
@@ -72,47 +70,11 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 	if o.Spec.CommonMetadata != nil {
 		p.common = *o.Spec.CommonMetadata
 	}
-	if post := o.Spec.PostBuild; post != nil {
-		p.spec.Substitute = &kustomize.Substitute{Strict: k.Strict, Always: post.SubstituteStrategy == v1alpha1.SubstituteAlways}
+	p.ignore, err = desired.Ignored(o.Spec.Ignore)
+	if refused, ok := errors.AsType[*desired.FieldError](err); ok {
+		return plan{}, object.Invalid(refused.Field, refused.Fix, "%w", refused.Err)
 	}
-	for i, rule := range o.Spec.Ignore {
-		if err := checkPointers(rule.Paths); err != nil {
-			return plan{}, object.Invalid(fmt.Sprintf("spec.ignore[%d].paths", i), "write JSON pointers such as /spec/replicas", "%w", err)
-		}
-		ignored := jsondiff.IgnoreRule{Paths: rule.Paths}
-		if t := rule.Target; t != nil {
-			ignored.Selector = &jsondiff.Selector{
-				Group: t.Group, Version: t.Version, Kind: t.Kind, Namespace: t.Namespace, Name: t.Name, LabelSelector: t.LabelSelector, AnnotationSelector: t.AnnotationSelector,
-			}
-		}
-		p.ignore = append(p.ignore, ignored)
-	}
-	if _, err := jsondiff.CompileIgnoreRules(p.ignore); err != nil {
-		return plan{}, object.Invalid("spec.ignore", "correct the selector or the path", "%w", err)
-	}
-	return p, nil
-}
-
-// identifying matches JSON pointers to fields that identify an object.
-var identifying = regexp.MustCompile(`^/(apiVersion|kind|metadata(/(name|namespace|uid|resourceVersion))?)$`)
-
-// checkPointers refuses texts that are no JSON pointers (RFC 6901). It also refuses negative indexes
-// and fields that identify an object, with which package ssa cannot work.
-func checkPointers(paths []string) error {
-	for _, path := range paths {
-		if !strings.HasPrefix(path, "/") {
-			return fmt.Errorf("%.100q is no JSON pointer", path)
-		}
-		if identifying.MatchString(path) {
-			return fmt.Errorf("%.100q identifies an object", path)
-		}
-		for token := range strings.SplitSeq(path[1:], "/") {
-			if index, err := strconv.Atoi(token); err == nil && (index < 0 || strconv.Itoa(index) != token) {
-				return fmt.Errorf("%.100q has the index %s", path, token)
-			}
-		}
-	}
-	return nil
+	return p, err
 }
 
 // account returns the ServiceAccount that applies.
@@ -145,23 +107,4 @@ func checkBounds(o *v1alpha1.Kustomization) error {
 	default:
 		return nil
 	}
-}
-
-// specOf returns what to build, without the values of variables.
-func specOf(s v1alpha1.KustomizationSpec) kustomize.Spec {
-	built := kustomize.Spec{
-		Path: s.Path, NamePrefix: s.NamePrefix, NameSuffix: s.NameSuffix, TargetNamespace: s.TargetNamespace,
-		Components: s.Components, IgnoreMissingComponents: s.IgnoreMissingComponents, BuildMetadata: s.BuildMetadata,
-	}
-	for _, p := range s.Patches {
-		patch := kustomize.Patch{Patch: p.Patch}
-		if p.Target != nil {
-			patch.Target = new(kustomize.Target(*p.Target))
-		}
-		built.Patches = append(built.Patches, patch)
-	}
-	for _, i := range s.Images {
-		built.Images = append(built.Images, kustomize.Image(i))
-	}
-	return built
 }

@@ -3,9 +3,6 @@ package kustomization
 import (
 	"context"
 	"errors"
-	"fmt"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
@@ -13,39 +10,11 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/health"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
 )
-
-// variablesError says that a ConfigMap or a Secret with variables cannot be read.
-type variablesError struct {
-	field, kind, name string
-	err               error
-}
-
-func (e *variablesError) Error() string {
-	fix := "let the ServiceAccount get it"
-	if apierrors.IsNotFound(e.err) {
-		fix = "create it, or set optional"
-	}
-	return fmt.Sprintf("%s: read %s %s: %v; %s", e.field, e.kind, e.name, e.err, fix)
-}
-
-func (e *variablesError) Unwrap() error { return e.err }
-
-// inventoryError says that an entry of an inventory cannot be read. Nobody watches the status, so the
-// object is retried.
-type inventoryError struct {
-	index int
-	err   error
-}
-
-func (e *inventoryError) Error() string {
-	return fmt.Sprintf("status.inventory.entries[%d]: %v; remove the entry, and delete its object by hand", e.index, e.err)
-}
-
-func (e *inventoryError) Unwrap() error { return e.err }
 
 // buildError is an error of a build.
 type buildError struct {
@@ -63,7 +32,7 @@ func (*kind) Explain(err error) (object.Failure, bool) {
 	if f, ok := object.TimedOut(err, meta.ReasonApplyFailed); ok {
 		return f, true
 	}
-	if _, ok := errors.AsType[*inventoryError](err); ok {
+	if _, ok := errors.AsType[*desired.InventoryError](err); ok {
 		return object.Failure{Reason: meta.ReasonApplyRefused}, true
 	}
 	if _, ok := errors.AsType[*dependencyError](err); ok {
@@ -90,7 +59,7 @@ func (*kind) Explain(err error) (object.Failure, bool) {
 	if unavailable || crowded {
 		return object.Failure{Reason: meta.ReasonBuildUnavailable}, true
 	}
-	if _, ok := errors.AsType[*variablesError](err); ok {
+	if _, ok := errors.AsType[*desired.VariablesError](err); ok {
 		return object.Failure{Reason: meta.ReasonSubstitutionFailed}, true
 	}
 	if waits, ok := errors.AsType[*waitingError](err); ok {

@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/expression/expressiontest"
 	"github.com/lanyard-dev/lanyard/internal/health"
 	"github.com/lanyard-dev/lanyard/internal/must"
@@ -249,7 +250,7 @@ func testHistory(t *testing.T) {
 	o.Status.LastAttemptedRevision = "1.0.0"
 	causes := map[string]error{
 		"": nil, meta.ReasonProgressing: &waitingError{}, meta.ReasonHealthCheckFailed: &unhealthyError{}, meta.ReasonApplyRefused: &apply.Error{},
-		meta.ReasonBuildFailed: &buildError{}, meta.ReasonArtifactUnavailable: &content.Error{}, "InventoryUnreadable": &inventoryError{},
+		meta.ReasonBuildFailed: &buildError{}, meta.ReasonArtifactUnavailable: &content.Error{}, "InventoryUnreadable": &desired.InventoryError{},
 	}
 	attempt := func(digest string, changed bool, reason string) v1alpha1.HistoryEntry {
 		time.Sleep(time.Second) // the times of a status have no fractions of seconds
@@ -307,7 +308,7 @@ func TestDigest(t *testing.T) {
 	o := kustomization()
 	r := newRun(t, o)
 	digest := func(text string, secret bool) string {
-		r.variables.secret = secret
+		r.variables.Secret = secret
 		d, err := r.digestOf([]*unstructured.Unstructured{{Object: map[string]any{"data": text}}})
 		must.Succeed(t, err)
 		return d
@@ -326,7 +327,7 @@ func TestDigest(t *testing.T) {
 		t.Error("the digest is of values of Secrets")
 	}
 	before := digest("a", true)
-	if r.variables.versions = []string{"2"}; digest("a", true) == before {
+	if r.variables.Versions = []string{"2"}; digest("a", true) == before {
 		t.Error("another version of a Secret has the same digest")
 	}
 	before = digest("a", true)

@@ -37,12 +37,12 @@ type attempt struct {
 func (r *run) digestOf(manifests []*unstructured.Unstructured) (string, error) {
 	sum := sha256.New()
 	written := json.NewEncoder(sum) // writes the keys of maps in order
-	if r.variables.secret || slices.ContainsFunc(manifests, isSecret) {
+	if r.variables.Secret || slices.ContainsFunc(manifests, isSecret) {
 		var inline map[string]string
 		if post := r.o.Spec.PostBuild; post != nil {
 			inline = post.Substitute
 		}
-		if err := written.Encode([]any{r.plan.reference.Digest, r.plan.spec, r.plan.common, r.variables.versions, inline}); err != nil {
+		if err := written.Encode([]any{r.plan.reference.Digest, r.plan.spec, r.plan.common, r.variables.Versions, inline}); err != nil {
 			return "", err
 		}
 	} else {

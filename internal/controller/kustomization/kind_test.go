@@ -25,6 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/must"
@@ -202,33 +203,6 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestVariables checks the order of the values, which values are secret, and what may be missing.
-func TestVariables(t *testing.T) {
-	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "team-a", Name: name} }
-	c := kube(t, &corev1.ConfigMap{ObjectMeta: named("plain"), Data: map[string]string{"a": "1", "b": "1"}},
-		&corev1.Secret{ObjectMeta: named("secret"), Data: map[string][]byte{"b": []byte("2"), "c": []byte("2")}})
-	o := kustomization()
-	ref := func(kind, name string, optional bool) v1alpha1.SubstituteReference {
-		return v1alpha1.SubstituteReference{Kind: kind, Name: name, Optional: optional}
-	}
-	o.Spec.PostBuild = &v1alpha1.PostBuild{
-		Substitute:     map[string]string{"c": "3"},
-		SubstituteFrom: []v1alpha1.SubstituteReference{ref("ConfigMap", "plain", false), ref("Secret", "secret", false), ref("Secret", "missing", true)},
-	}
-	v, err := readVariables(t.Context(), c, o)
-	must.Succeed(t, err)
-	if want := map[string]string{"a": "1", "b": "2", "c": "3"}; !reflect.DeepEqual(v.values, want) || !v.secret || !v.read {
-		t.Errorf("%+v", v)
-	}
-	for kind, says := range map[string]string{"Secret": "create it, or set optional", "ConfigMap": "create it, or set optional", "Pod": "neither ConfigMap nor Secret"} {
-		o.Spec.PostBuild.SubstituteFrom = []v1alpha1.SubstituteReference{ref(kind, "missing", false)}
-		_, err := readVariables(t.Context(), c, o)
-		if err == nil || !strings.Contains(err.Error(), "spec.postBuild.substituteFrom[0]") || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v", kind, err)
-		}
-	}
-}
-
 // TestInput checks that the hash of the input changes with all that the manifests depend on, and
 // that another process has other hashes.
 func TestInput(t *testing.T) {
@@ -337,7 +311,7 @@ func TestExplain(t *testing.T) {
 		stalled bool
 	}{
 		{&sourceError{}, meta.ReasonSourceNotReady, false},
-		{&inventoryError{err: errors.New("x")}, meta.ReasonApplyRefused, false},
+		{&desired.InventoryError{Err: errors.New("x")}, meta.ReasonApplyRefused, false},
 		{&dependencyError{}, meta.ReasonDependencyNotReady, false},
 		{&content.Error{Reason: content.ReasonRefused, Err: errors.New("x")}, meta.ReasonArtifactRefused, true},
 		{&content.Error{Reason: content.ReasonTooLarge, Err: errors.New("x")}, meta.ReasonArtifactRefused, true},
@@ -348,7 +322,7 @@ func TestExplain(t *testing.T) {
 		{&buildError{err: &kustomize.Error{Reason: kustomize.ReasonTooLarge}}, meta.ReasonBuildFailed, false},
 		{&sandbox.Error{Err: errors.New("x")}, meta.ReasonBuildUnavailable, false},
 		{&share.NoPlaceError{}, meta.ReasonBuildUnavailable, false},
-		{&variablesError{err: errors.New("x")}, meta.ReasonSubstitutionFailed, false},
+		{&desired.VariablesError{Err: errors.New("x")}, meta.ReasonSubstitutionFailed, false},
 		{&apply.Error{Reason: apply.ReasonForbidden}, meta.ReasonApplyRefused, false},
 		{&apply.Error{Reason: apply.ReasonUnavailable}, meta.ReasonApplyFailed, false},
 		{&terminatingError{}, meta.ReasonTerminating, false},
