@@ -100,6 +100,10 @@ type Result struct {
 	uids  map[types.UID]bool
 }
 
+func newResult() *Result {
+	return &Result{Versions: &Versions{}, found: map[object.ObjMetadata]version{}, uids: map[types.UID]bool{}}
+}
+
 // Has reports whether the versions have the object of an entry in its present version.
 func (r *Result) Has(e Entry, versions *Versions) bool { return has(r.found, e, versions) }
 
@@ -151,15 +155,12 @@ const concurrency = 4
 // of them. The result is never nil; after an error, it has the objects of the finished stages. The
 // error is an [*Error] or the cause of ctx.
 func (a *Applier) Apply(ctx context.Context, manifests []*unstructured.Unstructured, options Options) (*Result, error) {
-	result := &Result{Versions: &Versions{}, found: map[object.ObjMetadata]version{}, uids: map[types.UID]bool{}}
+	result := newResult()
 	if err := a.prepare(manifests); err != nil {
 		return result, err
 	}
 	placed := make(map[object.ObjMetadata]bool, len(manifests))
-	p := newProbe(a, manifests, options)
-	manager := ssa.NewResourceManager(p, nil, ssa.Owner{Field: FieldManager, Group: Group})
-	manager.SetConcurrency(concurrency)
-	manager.SetOwnerLabels(manifests, a.owner.Name, a.owner.Namespace)
+	p, manager := a.manager(manifests, options)
 	defer a.served.forget() // new kinds may be among the objects
 	for _, stage := range stagesOf(manifests) {
 		if err := a.place(stage, placed); err != nil {
@@ -174,6 +175,16 @@ func (a *Applier) Apply(ctx context.Context, manifests []*unstructured.Unstructu
 		p.remember(result)
 	}
 	return result, nil
+}
+
+// manager returns package ssa's manager, and the client that the manager uses. It adds the owner's
+// labels to the manifests.
+func (a *Applier) manager(manifests []*unstructured.Unstructured, options Options) (*probe, *ssa.ResourceManager) {
+	p := newProbe(a, manifests, options)
+	manager := ssa.NewResourceManager(p, nil, ssa.Owner{Field: FieldManager, Group: Group})
+	manager.SetConcurrency(concurrency)
+	manager.SetOwnerLabels(manifests, a.owner.Name, a.owner.Namespace)
+	return p, manager
 }
 
 // prepare checks the manifests, and writes empty values as the API server does.

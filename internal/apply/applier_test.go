@@ -46,6 +46,8 @@ func (s *server) RESTMapper() apimeta.RESTMapper {
 	mapper := apimeta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: "example.com", Version: "v1beta1"}})
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, apimeta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, apimeta.RESTScopeRoot)
+	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, apimeta.RESTScopeNamespace)
+	mapper.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, apimeta.RESTScopeRoot)
 	for _, version := range []string{"v1", "v1beta1"} {
 		mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Widget"}, apimeta.RESTScopeNamespace)
 	}
@@ -81,7 +83,7 @@ func (s *server) Get(ctx context.Context, name client.ObjectKey, o client.Object
 		if err := s.Get(ctx, name, whole); err != nil {
 			return err
 		}
-		short.UID, short.Labels, short.Name = whole.GetUID(), whole.GetLabels(), name.Name
+		short.UID, short.Labels, short.Annotations, short.Name = whole.GetUID(), whole.GetLabels(), whole.GetAnnotations(), name.Name
 		return nil
 	}
 	s.mu.Lock()

@@ -3,7 +3,7 @@
 // An [Applier] sends each request with the client of its caller, so the API server decides each
 // object with the rights of the client's user. [Applier.Apply] creates and changes objects,
 // [Applier.Prune] deletes objects that are no longer wanted, and [Applier.Check] finds the objects
-// that somebody else has changed.
+// that somebody else has changed. [Applier.Diff] says what would change, and changes nothing.
 //
 // # Which objects belong to an owner
 //

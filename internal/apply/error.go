@@ -180,10 +180,16 @@ func (a *Applier) text(key object.ObjMetadata, err error) string {
 	if len(text) > maxText {
 		text = text[:maxText] + "…"
 	}
-	if (a.secret || key.GroupKind.Kind == "Secret") && !isHarmless(text, err) {
+	if a.hides(key) && !isHarmless(text, err) {
 		text = "the API server does not accept the object" + fieldsOf(err) + "; its answer is not shown, since it may have values of Secrets"
 	}
 	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+}
+
+// hides reports whether the values of an object may be secret: those of a Secret, and those of each
+// object if its manifest has values of Secrets.
+func (a *Applier) hides(key object.ObjMetadata) bool {
+	return a.secret || key.GroupKind.Kind == "Secret"
 }
 
 // fieldsOf returns the fields that an API server's answer names.

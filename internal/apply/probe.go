@@ -256,12 +256,17 @@ func (p *probe) dryRun(ctx context.Context, key object.ObjMetadata, manifest *un
 	return nil
 }
 
+// failure returns the failure of an object's last dry run, or nil.
+func (p *probe) failure(key object.ObjMetadata) *Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed[key]
+}
+
 // Delete deletes an object that must be created anew. It deletes no other object of the same name.
 func (p *probe) Delete(ctx context.Context, o client.Object, options ...client.DeleteOption) error {
 	key := keyOf(o.(*unstructured.Unstructured)) //nolint:forcetypeassert // package ssa deletes only such objects
-	p.mu.Lock()
-	why := p.failed[key]
-	p.mu.Unlock()
+	why := p.failure(key)
 	switch {
 	case why == nil:
 		return fmt.Errorf("%s is not deleted: its dry run did not fail", describe(key))

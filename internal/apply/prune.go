@@ -64,20 +64,28 @@ func (a *Applier) Remaining(ctx context.Context, entries []Entry) ([]Entry, erro
 	return left, nil
 }
 
+// prunable reads an object that is no longer wanted. It returns the object's metadata if the object
+// must be deleted. The result left says that the object must stay.
+func (a *Applier) prunable(ctx context.Context, e Entry, applied *Result) (o *metav1.PartialObjectMetadata, left bool, err error) {
+	o, err = a.metadata(ctx, e)
+	switch {
+	case err != nil:
+		return nil, false, a.unlessGone(verbGet, e, err)
+	case applied.has(o.UID):
+		return nil, false, nil
+	case a.keeps(o):
+		return nil, true, nil
+	case o.DeletionTimestamp != nil:
+		return nil, false, nil
+	}
+	return o, false, nil
+}
+
 // prune deletes one object.
 func (a *Applier) prune(ctx context.Context, e Entry, applied *Result) (deleted, left bool, err error) {
-	o, err := a.metadata(ctx, e)
-	if err != nil {
-		return false, false, a.unlessGone(verbGet, e, err)
-	}
-	if applied.has(o.UID) {
-		return false, false, nil
-	}
-	if a.keeps(o) {
-		return false, true, nil
-	}
-	if o.DeletionTimestamp != nil {
-		return false, false, nil
+	o, left, err := a.prunable(ctx, e, applied)
+	if o == nil || err != nil {
+		return false, left, err
 	}
 	// The preconditions say which object was examined. Another object of the same name stays.
 	err = a.client.Delete(ctx, o, client.Preconditions{UID: &o.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
