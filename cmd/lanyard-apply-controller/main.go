@@ -149,10 +149,10 @@ func newBuilds(ctx context.Context, f flags.Flags) (*sandbox.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the file of this program: %w", err)
 	}
-	limits := buildLimits(f)
+	request, answer := buildLimits(f).Messages(f.ArtifactMaxSize)
 	pool := sandbox.New(self, sandbox.Limits{
 		Children: f.BuildConcurrent, Memory: f.BuildMaxMemory, Time: f.BuildTimeout,
-		Request: f.ArtifactMaxSize + maxSpec, Answer: int64(limits.Bytes) * 2, Requests: maxBuilds, Idle: idle,
+		Request: request, Answer: answer, Requests: maxBuilds, Idle: idle,
 	})
 	if err := pool.Check(ctx); err != nil {
 		pool.Close()
@@ -162,19 +162,13 @@ func newBuilds(ctx context.Context, f flags.Flags) (*sandbox.Pool, error) {
 }
 
 const (
-	// maxSpec is the largest size of an object at the API server, and so of the spec of a build.
-	maxSpec = 4 << 20
 	// maxBuilds is how many builds of one namespace use the same child.
 	maxBuilds = 100
 	// idle is how long a child waits for the next build of its namespace.
 	idle = 10 * time.Second
-	// maxObject is the largest object that an API server stores (etcd's limit of a request).
-	maxObject = 3 << 19
 )
 
 // buildLimits returns the bounds of a build's input and output.
 func buildLimits(f flags.Flags) kustomize.Limits {
-	return kustomize.Limits{
-		Files: 10_000, FileBytes: f.ArtifactMaxSize * 2, Objects: f.BuildMaxObjects, ObjectBytes: maxObject, Bytes: 16 << 20, Values: 500_000,
-	}
+	return kustomize.NewLimits(f.ArtifactMaxSize, f.BuildMaxObjects)
 }

@@ -35,6 +35,23 @@ type Limits struct {
 	Values int `json:"values"`
 }
 
+const (
+	// maxSpec is the largest size of an object at the API server, and so of the spec of a build.
+	maxSpec = 4 << 20
+	// maxObject is the largest object that an API server stores (etcd's limit of a request).
+	maxObject = 3 << 19
+)
+
+// NewLimits returns the limits for archives with at most these bytes and this number of objects.
+func NewLimits(archiveBytes int64, objects int) Limits {
+	return Limits{Files: 10_000, FileBytes: archiveBytes * 2, Objects: objects, ObjectBytes: maxObject, Bytes: 16 << 20, Values: 500_000}
+}
+
+// Messages returns the largest lengths of a request and of its answer, for sandbox.Limits.
+func (l Limits) Messages(archiveBytes int64) (request, answer int64) {
+	return archiveBytes + maxSpec, int64(l.Bytes) * 2
+}
+
 // build returns the objects that the spec makes of an archive, as JSON, in kustomize's order.
 //
 // build is for a child process: kustomize has global state, knows no context, and may need any
