@@ -80,12 +80,6 @@ func start(program, tenant string, allowed Limits) (*child, error) {
 // signal kills the process, and does not wait for its end.
 func (c *child) signal() { _ = c.process.Process.Kill() }
 
-// pause stops the process: an idle child cannot compute. kill also ends a paused process.
-func (c *child) pause() { _ = c.process.Process.Signal(syscall.SIGSTOP) }
-
-// resume lets a paused process go on.
-func (c *child) resume() { _ = c.process.Process.Signal(syscall.SIGCONT) }
-
 // kill ends the process. The process is gone when kill returns.
 func (c *child) kill() {
 	c.signal()

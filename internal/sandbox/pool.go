@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/lanyard-dev/lanyard/auth/share"
@@ -29,17 +28,6 @@ type Limits struct {
 	Requests int
 	// Idle is how long a child waits for the next request of its tenant.
 	Idle time.Duration
-}
-
-// maxInherited is above the number of every file that a program's starter may have left open.
-const maxInherited = 1024
-
-// keepInheritedFiles keeps open files of this process from its children. Go does so for files that
-// it opens itself, but not for files that were open when the process started.
-func keepInheritedFiles() {
-	for fd := 3; fd < maxInherited; fd++ {
-		syscall.CloseOnExec(fd)
-	}
 }
 
 // errStopping is the cause of requests that fail after Close.
