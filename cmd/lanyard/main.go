@@ -1,5 +1,6 @@
 // Command lanyard shows which identity each object of a cluster uses to fetch. It runs the program
-// lanyard-local for the commands "lanyard up" and "lanyard cloud".
+// lanyard-local for the commands "lanyard up" and "lanyard cloud". It is also its own confined child,
+// which builds manifests for "lanyard diff kustomization".
 package main
 
 import (
@@ -16,9 +17,18 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/kustomize"
+	"github.com/lanyard-dev/lanyard/internal/sandbox"
 )
 
 func main() {
+	if sandbox.IsChild(os.Args[1:]) {
+		signal.Ignore(os.Interrupt) // Ctrl-C also reaches the parent, which ends this process
+		if err := sandbox.Serve(context.Background(), os.Args[1:], sandbox.Functions{kustomize.Function: kustomize.Serve}); err != nil {
+			os.Exit(frame.Failed)
+		}
+		return
+	}
 	log.SetOutput(io.Discard) // with GODEBUG=http2debug, net/http logs headers with credentials
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)  // a second interrupt ends the process at once

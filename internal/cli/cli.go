@@ -14,6 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/cli/artifacts"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 	"github.com/lanyard-dev/lanyard/internal/cli/keys"
+	"github.com/lanyard-dev/lanyard/internal/cli/kustomizations"
 	"github.com/lanyard-dev/lanyard/internal/cli/manifests"
 	"github.com/lanyard-dev/lanyard/internal/cli/objects"
 	"github.com/lanyard-dev/lanyard/internal/cli/token"
@@ -71,7 +72,7 @@ that verify as AWS, Azure and Google Cloud do. Then it shows each object's ident
 	addVersionFlag(root, std)
 	root.AddCommand(slices.Concat(
 		objects.Commands(std.IO), token.Commands(std.IO), keys.Commands(std.IO), manifests.Commands(std.IO),
-		artifacts.Commands(artifactsIO(std)),
+		artifacts.Commands(artifactsIO(std), kustomizations.NewDiff(std.IO, std.File)),
 	)...)
 	root.AddCommand(newVersion(std))
 	for name, short := range localCommands() {

@@ -390,8 +390,9 @@ func TestFlagsOfferNoFiles(t *testing.T) {
 			if f.NoOptDefVal != "" || f.Name == "help" { // the flag takes no value
 				return
 			}
+			folderOnly := slices.Contains([]string{"lanyard pull artifact", "lanyard diff kustomization"}, sub.CommandPath())
 			takesFile := f.Name == "kubeconfig" || f.Name == "output" && sub.Name() == "token" ||
-				f.Name == "sa-token" || f.Name == "token-file" || f.Name == "path" && sub.CommandPath() != "lanyard pull artifact"
+				f.Name == "sa-token" || f.Name == "token-file" || f.Name == "path" && !folderOnly
 			line := append(strings.Fields(sub.CommandPath())[1:], "--"+f.Name, "")
 			var c command
 			if status := c.run(t.Context(), append([]string{"__complete"}, line...)...); status != 0 {

@@ -30,11 +30,14 @@ type IO struct {
 	Credentials creds.Process
 }
 
-// Commands returns the commands push, pull, list, tag and diff. Each has the subcommand artifact.
-func Commands(std IO) []*cobra.Command {
+// Commands returns the commands push, pull, list, tag and diff. Each has the subcommand artifact. The
+// command diff also has the given subcommands.
+func Commands(std IO, otherDiffs ...*cobra.Command) []*cobra.Command {
+	diff := verb("diff", newDiff(std))
+	diff.Short = "Show how a folder differs from an artifact, or from a cluster"
+	diff.AddCommand(otherDiffs...)
 	return []*cobra.Command{
-		verb("push", newPush(std)), verb("pull", newPull(std)), verb("list", newList(std)),
-		verb("tag", newTag(std)), verb("diff", newDiff(std)),
+		verb("push", newPush(std)), verb("pull", newPull(std)), verb("list", newList(std)), verb("tag", newTag(std)), diff,
 	}
 }
 

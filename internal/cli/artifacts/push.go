@@ -3,11 +3,14 @@ package artifacts
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/artifact/oci"
 	"github.com/lanyard-dev/lanyard/internal/cli/frame"
 )
@@ -123,4 +126,21 @@ func (f *pushFlags) artifact() (oci.Artifact, error) {
 		Path: f.content.path, Ignore: ignore, Limits: f.content.sizes.limits(),
 		Source: f.source, Revision: f.revision, Created: created, Annotations: f.annotations,
 	}, nil
+}
+
+// Pack writes the content of a folder as a push writes it, with the same files left out. The errors
+// name the flag --path.
+func Pack(ctx context.Context, folder string, limits archive.Limits, out io.Writer) error {
+	if err := staysBelow(folder); err != nil {
+		return err
+	}
+	content := contentFlags{path: folder}
+	ignore, err := content.patterns()
+	if err != nil {
+		return err
+	}
+	if _, err := (oci.Artifact{Path: folder, Ignore: ignore, Limits: limits}).Pack(ctx, out); err != nil {
+		return fmt.Errorf("--path: %w", err)
+	}
+	return nil
 }
