@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -216,6 +218,30 @@ apiVersion: v1
 kind: ServiceAccount
 metadata: {namespace: NAMESPACE, name: web}`
 
+// wholeCluster is a client whose kinds do not change.
+type wholeCluster struct{ client.Client }
+
+func (c wholeCluster) Discover() (apimeta.RESTMapper, error) { return c.RESTMapper(), nil }
+
+// effects compares manifests with the cluster, and counts the effects and the paths of the fields that
+// change.
+func effects(t *testing.T, a *apply.Applier, manifests []*unstructured.Unstructured, options apply.Options) map[string]int {
+	t.Helper()
+	found, err := a.Diff(t.Context(), manifests, options, true)
+	must(t, "compare", err)
+	count := map[string]int{}
+	for _, d := range found {
+		count[string(d.Effect)]++
+		for _, c := range d.Changes {
+			count[c.Path]++
+			if strings.Contains(fmt.Sprint(c.Old, c.New), secretMark) {
+				t.Errorf("a value of a Secret is shown: %s", c.Path)
+			}
+		}
+	}
+	return count
+}
+
 // TestApply applies manifests as a tenant, undoes what others change, and prunes.
 func TestApply(t *testing.T) {
 	beside(t)
@@ -297,6 +323,34 @@ func TestApply(t *testing.T) {
 			t.Errorf("the object is %+v", live)
 		}
 		result = again
+	})
+	t.Run("compared", func(t *testing.T) {
+		w.requests.take()
+		want := map[string]int{"unchanged": len(wanted)}
+		if got := effects(t, a, copies(wanted), apply.Options{Inventory: inventory}); !maps.Equal(got, want) {
+			t.Errorf("the same manifests: %v", got)
+		}
+		text := strings.NewReplacer("web:1", "web:2", "port: 80}]}\n", "port: 81}]}\n", "key: first", "key: third", "applied", "changed", "name: two", "name: three").Replace(workload)
+		want = map[string]int{
+			"unchanged": 1, "created": 1, "deleted": 1, "changed": 4, "/data/key": 2, "/spec/template/spec/containers/0/image": 1,
+			"/spec/ports/0/port": 1, "/spec/ports/0/targetPort": 1,
+		}
+		if got := effects(t, a, w.manifests(t, text), apply.Options{Inventory: inventory}); !maps.Equal(got, want) {
+			t.Errorf("other manifests: %v", got)
+		}
+		text = strings.ReplaceAll(workload, "app: web}}", "app: other}}")
+		want = map[string]int{"unchanged": len(wanted) - 1, "recreated": 1}
+		if got := effects(t, a, w.manifests(t, text), apply.Options{Inventory: inventory, Force: true}); !maps.Equal(got, want) {
+			t.Errorf("an immutable field: %v", got)
+		}
+		if made := w.requests.take(); len(stores(made)) > 0 {
+			t.Errorf("stored %q", stores(made))
+		}
+		administrator := apply.New(wholeCluster{objects}, "administrator", apply.Owner{Namespace: w.namespace, Name: "app"}, false)
+		fresh := w.manifests(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: NAMESPACE-new, name: one}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: NAMESPACE-new}")
+		if got := effects(t, administrator, fresh, apply.Options{}); !maps.Equal(got, map[string]int{"created": 2}) {
+			t.Errorf("a new namespace: %v", got)
+		}
 	})
 	t.Run("annotations", func(t *testing.T) {
 		one := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "one"}}
@@ -511,10 +565,17 @@ spec:
   versions:
   - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}`)
 	a := w.applier(t, "app")
+	if got := effects(t, a, copies(manifests), apply.Options{}); got["created"] != 2 {
+		t.Errorf("compared before: %v", got)
+	}
+	same := copies(manifests)
 	result, err := a.Apply(t.Context(), manifests, apply.Options{})
 	must(t, "apply", err)
 	if len(result.Changed()) != 2 {
 		t.Errorf("%+v", result.Changes)
+	}
+	if got := effects(t, a, same, apply.Options{Inventory: result.Entries()}); got["unchanged"] != 2 {
+		t.Errorf("compared afterwards: %v", got)
 	}
 	pruned, err := a.Prune(t.Context(), result.Entries(), nil)
 	must(t, "prune", err)

@@ -198,6 +198,13 @@ func TestKustomization(t *testing.T) {
 		tn.release(t, map[string]string{"app/one.yaml": configMapOf("one", "fourth")})
 		await(t, one, "it is applied", valueOf("fourth"))
 	})
+	t.Run("compared by a user", func(t *testing.T) {
+		plain := tn.kustomization("plain")
+		plain.Spec.Path, plain.Spec.NamePrefix = "./app", "plain-"
+		create(t, plain)
+		compareTenant(t, tn, "fourth")
+		must(t, "delete the Kustomization", objects.Delete(t.Context(), plain))
+	})
 	t.Run("another tenant", func(t *testing.T) {
 		foreign := other.kustomization("foreign")
 		foreign.Spec.TargetNamespace = "apply-a"
