@@ -171,15 +171,13 @@ type readable interface {
 // uses another one. If the API server does not have the kind, the error is that of a RESTMapper
 // without a match.
 func (a *Applier) get(ctx context.Context, e Entry, o readable) error {
-	if !a.served.isKnown() || !isKind(e.kind()) {
-		mapping, err := a.mapping(e)
-		if err == nil {
-			o.SetGroupVersionKind(mapping.GroupVersionKind)
-			err = a.client.Get(ctx, e.objectKey(), o)
-		}
-		if !isUnserved(err) && !apimeta.IsNoMatchError(err) || !isKind(e.kind()) {
-			return err
-		}
+	mapping, err := a.mapping(e)
+	if err == nil {
+		o.SetGroupVersionKind(mapping.GroupVersionKind)
+		err = a.client.Get(ctx, e.objectKey(), o)
+	}
+	if !isUnserved(err) || !isKind(e.kind()) {
+		return err
 	}
 	// The client's RESTMapper never forgets a kind that it has once seen. So ask the API server.
 	served, err := a.served.kinds()
@@ -200,8 +198,8 @@ func (a *Applier) get(ctx context.Context, e Entry, o readable) error {
 }
 
 // served has the kinds that the API server serves. They are read when a kind is missing for the first
-// time. Then other missing kinds cost no request, however many a tenant names. A served is safe for
-// concurrent use.
+// time. Then other kinds cost no discovery, however many missing ones a tenant names. A served is safe
+// for concurrent use.
 type served struct {
 	discover func() (apimeta.RESTMapper, error)
 
@@ -219,8 +217,8 @@ func (s *served) kinds() (known apimeta.RESTMapper, err error) {
 	return s.known, err
 }
 
-// isKnown reports whether the kinds were read.
-func (s *served) isKnown() bool {
+// areKnown reports whether the kinds were read.
+func (s *served) areKnown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known != nil

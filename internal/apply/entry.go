@@ -88,9 +88,19 @@ func (a *Applier) mapping(e Entry) (*apimeta.RESTMapping, error) {
 	if !isKind(e.kind()) {
 		return nil, &apimeta.NoKindMatchError{GroupKind: e.Key.GroupKind, SearchedVersions: []string{e.Version}}
 	}
-	mapping, err := a.client.RESTMapper().RESTMapping(e.Key.GroupKind, e.Version)
+	if !a.served.areKnown() {
+		mapping, err := a.client.RESTMapper().RESTMapping(e.Key.GroupKind, e.Version)
+		if !apimeta.IsNoMatchError(err) {
+			return mapping, err
+		}
+	}
+	kinds, err := a.served.kinds()
+	if err != nil {
+		return nil, err
+	}
+	mapping, err := kinds.RESTMapping(e.Key.GroupKind, e.Version)
 	if apimeta.IsNoMatchError(err) {
-		return a.client.RESTMapper().RESTMapping(e.Key.GroupKind)
+		return kinds.RESTMapping(e.Key.GroupKind)
 	}
 	return mapping, err
 }

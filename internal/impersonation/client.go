@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/lanyard-dev/lanyard/auth"
 )
@@ -55,13 +55,14 @@ func New(config *rest.Config, options client.Options, accounts auth.AccountReade
 type Client struct {
 	client.Client
 
-	discover func() (apimeta.RESTMapper, error)
-	accounts auth.AccountReader
-	account  auth.Account
+	discovers discovery.DiscoveryInterface
+	accounts  auth.AccountReader
+	account   auth.Account
 }
 
-// Discover reads from the API server which kinds it serves now.
-func (c *Client) Discover() (apimeta.RESTMapper, error) { return c.discover() }
+// Discover reads from the API server which kinds it serves now. It reads all kinds at once, and the
+// result sends no request.
+func (c *Client) Discover() (apimeta.RESTMapper, error) { return discover(c.discovers) }
 
 // As returns a client that acts as a ServiceAccount. It reads the account first. If the account
 // does not exist, the error has the code [auth.CodeSubjectNotFound].
@@ -82,10 +83,11 @@ func (c *Clients) As(ctx context.Context, subject auth.Subject) (*Client, error)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", subject, err)
 	}
-	discover := func() (apimeta.RESTMapper, error) {
-		return apiutil.NewDynamicRESTMapper(c.config, options.HTTPClient)
+	discovers, err := discovery.NewDiscoveryClientForConfigAndClient(c.config, options.HTTPClient)
+	if err != nil {
+		return nil, fmt.Errorf("make a discovery client for %s: %w", subject, err)
 	}
-	return &Client{Client: made, discover: discover, accounts: c.accounts, account: account}, nil
+	return &Client{Client: made, discovers: discovers, accounts: c.accounts, account: account}, nil
 }
 
 // UserName returns the name by which the API server knows a ServiceAccount.
