@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -70,8 +69,8 @@ type Options struct {
 	// Force deletes an object and creates it anew if an immutable field has changed.
 	Force bool
 	// TakeOver takes objects of the inventory from Flux's Kustomization with the owner's namespace and
-	// name. Set TakeOver until all objects were applied once, and if somebody says that Flux's
-	// Kustomization is gone. Otherwise Flux has applied the objects again, and Apply refuses them.
+	// name. Set TakeOver until all objects were applied once, and after a change or a request of the
+	// user. Otherwise Flux has applied the objects again, and Apply refuses them.
 	TakeOver bool
 	// Ignore has fields that other programs manage.
 	Ignore []jsondiff.IgnoreRule
@@ -152,7 +151,8 @@ const concurrency = 4
 //
 // CustomResourceDefinitions, Namespaces and ClusterRoles come first, then classes such as
 // StorageClasses, and then all others. Apply tries all objects of a stage before it writes the first
-// of them. The result is never nil; after an error, it has the objects of the finished stages. The
+// of them. Only the owners of fields are corrected while objects are tried: kubectl and Flux lose
+// theirs. The result is never nil; after an error, it has the objects of the finished stages. The
 // error is an [*Error] or the cause of ctx.
 func (a *Applier) Apply(ctx context.Context, manifests []*unstructured.Unstructured, options Options) (*Result, error) {
 	result := newResult()
@@ -431,5 +431,5 @@ func selector(pairs ...pair) map[string]string {
 
 // labels returns the labels of the owner's objects.
 func (a *Applier) labels() map[string]string {
-	return maps.Clone(map[string]string{nameLabel: a.owner.Name, namespaceLabel: a.owner.Namespace})
+	return map[string]string{nameLabel: a.owner.Name, namespaceLabel: a.owner.Namespace}
 }

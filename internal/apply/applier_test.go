@@ -291,7 +291,7 @@ func TestFluxOwner(t *testing.T) {
 		"merged":                 {flux: own, applied: true, listed: true, merged: true},
 		"another":                {flux: other, refused: true},
 		"another applies, too":   {flux: other, applied: true, listed: true, refused: true},
-		"another, and merged":    {flux: other, merged: true, refused: true},
+		"another, and merged":    {flux: other, merged: true},
 		"another namespace":      {flux: [2]string{"other", "app"}, refused: true},
 		"one label":              {flux: [2]string{"", "other"}},
 		"not of Flux":            {applied: true, listed: true},
@@ -333,6 +333,28 @@ func TestFluxOwner(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		case !c.refused && s.objects[keyOf(existing)].GetLabels()[fluxNameLabel] == "read-from-a-cluster":
 			t.Errorf("%s: a label of the manifest is applied", name)
+		}
+	}
+}
+
+// TestFluxObjectsStay asserts that an object that Flux applies, too, is not deleted.
+func TestFluxObjectsStay(t *testing.T) {
+	for merged, deleted := range map[bool]int{false: 0, true: 1} {
+		s := newServer()
+		a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+		result, err := a.Apply(t.Context(), configMaps(1), Options{})
+		must.Succeed(t, err)
+		for _, o := range s.objects {
+			labels := o.GetLabels()
+			labels[fluxNameLabel], labels[fluxNamespaceLabel] = "app", "apps"
+			o.SetLabels(labels)
+			if merged {
+				o.SetAnnotations(map[string]string{annotation(ssaName): "Merge"})
+			}
+		}
+		pruned, err := a.Prune(t.Context(), result.Entries(), nil)
+		if err != nil || len(pruned.Deleted) != deleted || len(pruned.Left) != 1-deleted {
+			t.Errorf("merged %v: %+v, %v", merged, pruned, err)
 		}
 	}
 }
@@ -437,7 +459,7 @@ func TestMissingKinds(t *testing.T) {
 	_, err = a.Apply(t.Context(), configMaps(1), Options{})
 	must.Succeed(t, err)
 	e.Version = "v2"
-	if o, err := a.Read(t.Context(), e); o == nil || err != nil || s.discoveries != 1 {
+	if o, err := a.Read(t.Context(), e); o == nil || err != nil || s.discoveries != 2 {
 		t.Errorf("after other objects were applied: %v, %v, %d discoveries", o, err, s.discoveries)
 	}
 }

@@ -100,7 +100,7 @@ func (a *Applier) owned(key object.ObjMetadata, other Owner) error {
 // ownedByFlux returns the error for an object that a Kustomization of Flux applies.
 func (a *Applier) ownedByFlux(key object.ObjMetadata, flux Owner) error {
 	text := fmt.Sprintf("Flux applies the object for its Kustomization %s/%s", flux.Namespace, flux.Name)
-	fix := "suspend Flux's Kustomization, delete it, and reconcile this one"
+	fix := "suspend Flux's Kustomization and delete it, if it is still there; then reconcile this one"
 	if flux != a.owner {
 		fix = "remove the object from one of the two; if Flux's is gone, remove the labels " + strings.Join(fluxLabels(), " and ") + " from the object"
 	}

@@ -175,9 +175,12 @@ func (p *probe) refuse(key object.ObjMetadata, err error) error {
 }
 
 // checkOwner returns an error if the object belongs to another owner, or to a Kustomization of Flux.
+// Objects of Flux's Kustomization with the owner's namespace and name are taken over, since their
+// manifests were moved. Apply removes Flux's labels. If an object of the inventory has them again, both
+// apply the object.
 func (p *probe) checkOwner(ctx context.Context, key object.ObjMetadata, existing *unstructured.Unstructured) error {
 	labels := existing.GetLabels()
-	if flux, refused := p.fluxOwner(key, existing); refused {
+	if flux, ok := fluxOwner(existing); ok && (flux != p.applier.owner || p.listed[key] && !p.options.TakeOver) {
 		return p.applier.ownedByFlux(key, flux)
 	}
 	other := Owner{Namespace: labels[namespaceLabel], Name: labels[nameLabel]}
@@ -193,20 +196,12 @@ func (p *probe) checkOwner(ctx context.Context, key object.ObjMetadata, existing
 	return p.applier.owned(key, other)
 }
 
-// fluxOwner returns the Kustomization of Flux that applies an object, and whether the object must stay
-// as it is. Objects of the Kustomization with the owner's own namespace and name are taken over: the
-// manifests were moved to Lanyard, and Apply removes Flux's labels. If an object of the inventory has
-// Flux's labels again, both apply the object.
-func (p *probe) fluxOwner(key object.ObjMetadata, existing *unstructured.Unstructured) (flux Owner, refused bool) {
+// fluxOwner returns the Kustomization of Flux that applies an object. Labels of Flux on a merged object
+// say nothing: they stay when the object is moved.
+func fluxOwner(existing *unstructured.Unstructured) (flux Owner, ok bool) {
 	labels := existing.GetLabels()
 	flux = Owner{Namespace: labels[fluxNamespaceLabel], Name: labels[fluxNameLabel]}
-	if flux.Namespace == "" || flux.Name == "" {
-		return flux, false
-	}
-	// The labels of a merged object stay.
-	merged := utils.AnyInMetadata(existing, mergeSelector())
-	again := p.listed[key] && !merged && !p.options.TakeOver
-	return flux, flux != p.applier.owner || again
+	return flux, flux.Namespace != "" && flux.Name != "" && !utils.AnyInMetadata(existing, mergeSelector())
 }
 
 // Patch sends a patch, or returns the answer of a dry run that was sent before.

@@ -95,7 +95,7 @@ func (a *Applier) prune(ctx context.Context, e Entry, applied *Result) (deleted,
 	return true, false, nil
 }
 
-// keeps reports whether an object must not be deleted.
+// keeps reports whether an object must not be deleted. An object that Flux applies, too, is Flux's.
 func (a *Applier) keeps(o *metav1.PartialObjectMetadata) bool {
 	for name, value := range a.labels() {
 		if o.Labels[name] != value {
@@ -105,6 +105,9 @@ func (a *Applier) keeps(o *metav1.PartialObjectMetadata) bool {
 	whole := &unstructured.Unstructured{}
 	whole.SetLabels(o.Labels)
 	whole.SetAnnotations(o.Annotations)
+	if _, ok := fluxOwner(whole); ok {
+		return true
+	}
 	return utils.AnyInMetadata(whole, selector(pair{pruneName, "disabled"}, pair{reconcileName, "disabled"}, pair{ssaName, "Ignore"}))
 }
 

@@ -246,8 +246,10 @@ func (r *run) apply(ctx context.Context, manifests []*unstructured.Unstructured,
 	for _, o := range manifests {
 		wanted = append(wanted, apply.EntryOf(o))
 	}
+	never := r.o.Status.LastAppliedRevision == "" && r.last.input == hash{}
 	return r.applier.Apply(ctx, manifests, apply.Options{
-		Inventory: r.inventory, State: state, Force: r.plan.force, TakeOver: r.o.Status.LastAppliedRevision == "" || object.RetryNow(r.o), Ignore: r.plan.ignore, Yields: r.yields, BeforeDelete: r.tenant.Verify, Seen: r.seen,
+		Inventory: r.inventory, State: state, Force: r.plan.force, Ignore: r.plan.ignore, TakeOver: never || object.RetryNow(r.o),
+		Yields: r.yields, BeforeDelete: r.tenant.Verify, Seen: r.seen,
 		BeforeWrite: func(ctx context.Context) error { return r.announce(ctx, wanted) },
 	})
 }

@@ -183,14 +183,19 @@ func (s *Sources) Subscribe(changed func(object.Dependency)) {
 	}
 }
 
-// stateOf returns what others depend on: the URL and the revision of a source's artifact, or what a
+// stateOf returns what others depend on: a source's artifact and who may own it, or what a
 // Kustomization has applied and whether it is Ready.
-func stateOf(o any) [2]string {
+func stateOf(o any) string {
 	if other, ok := o.(*v1alpha1.Kustomization); ok {
-		return [2]string{fmt.Sprint(isReady(other)), other.Status.LastAppliedRevision}
+		return fmt.Sprint(isReady(other), other.Status.LastAppliedRevision)
 	}
-	if artifact := artifactOf(o); artifact != nil {
-		return [2]string{artifact.URL, artifact.Revision}
+	artifact := artifactOf(o)
+	if artifact == nil {
+		return ""
 	}
-	return [2]string{}
+	owner := content.Owner{}
+	if external, ok := o.(*unstructured.Unstructured); ok {
+		owner = sourceOf(external)
+	}
+	return fmt.Sprint(artifact.URL, artifact.Revision, artifact.Digest, artifact.Size, owner)
 }
