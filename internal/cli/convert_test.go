@@ -165,8 +165,8 @@ func TestConvertKustomizations(t *testing.T) {
 		flux  = "apiVersion: kustomize.toolkit.fluxcd.io/v1\n" + spec
 		ours  = "apiVersion: toolkit.lanyard.dev/v1alpha1\n" + spec
 		moved = "stdin:1: Kustomization app: kustomize.toolkit.fluxcd.io/v1 -> toolkit.lanyard.dev/v1alpha1; " +
-			"in the cluster, suspend Flux's Kustomization, delete it, and then apply Lanyard's; " +
-			"a suspended Kustomization deletes nothing that it has applied\n"
+			"first suspend Flux's Kustomization in the cluster, since otherwise its deletion deletes its objects; " +
+			"docs/kustomizations.md says how to move it\n"
 		bucket = "stdin:9: Bucket app: source.toolkit.fluxcd.io/v1 -> toolkit.lanyard.dev/v1alpha1\n"
 	)
 	c := command{in: flux + "---\n" + fluxBucket}

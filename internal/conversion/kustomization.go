@@ -13,8 +13,8 @@ import (
 
 // moveKustomization says how the objects that Flux has applied survive the move. Source:
 // finalizerShouldDeleteResources of kustomize-controller v1.9.6.
-const moveKustomization = "in the cluster, suspend Flux's Kustomization, delete it, and then apply Lanyard's; " +
-	"a suspended Kustomization deletes nothing that it has applied"
+const moveKustomization = "first suspend Flux's Kustomization in the cluster, since otherwise its deletion deletes its objects; " +
+	"docs/kustomizations.md says how to move it"
 
 // refuseMissing refuses fields of Flux's Kustomization that Lanyard's Kustomization does not have.
 func (o *object) refuseMissing(spec *yamlnode.Node) {
@@ -81,6 +81,9 @@ func (o *object) changeSourceRef(reference *yamlnode.Node) {
 			"(lanyard push artifact), and name an OCIRepository, or leave the Kustomization out of the input", source.kind, strings.Join(kinds, ", "))
 	} else if inPlace {
 		o.noteAbsent(path, source)
+	}
+	if source.kind == toolkitv1.ExternalArtifactKind {
+		o.note(path, "%s names %s: the administrator must set apply.externalArtifacts", path, source)
 	}
 }
 

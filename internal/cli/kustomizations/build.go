@@ -37,6 +37,9 @@ func (d *diff) build(ctx context.Context, o *v1alpha1.Kustomization, variables d
 		return nil, errors.New("the path of this program's file is not known, and a child of this program builds the manifests; " +
 			"call the program by its path")
 	}
+	if err := sandbox.Protect(); err != nil {
+		return nil, fmt.Errorf("protect the memory of this process from its child: %w", err)
+	}
 	request, answer := limits.Messages(maxArchive)
 	pool := sandbox.New(d.program, sandbox.Limits{
 		Children: 1, Memory: maxMemory, Time: maxTime, Request: request, Answer: answer, Requests: 1,

@@ -50,6 +50,8 @@ folder. The folder is packed as a push packs it, with the same files left out.
 The requests are sent with your own rights, and not with those of spec.serviceAccountName. You need get, create and patch for
 the objects, and get for the ConfigMaps and Secrets of spec.postBuild.substituteFrom. Nothing is ever written.
 
+Fields that kubectl or Flux have written, and that the manifests lack, are not shown, although the controller removes them.
+
 The values of Secrets are masked. If substituteFrom names a Secret, the values of all objects are masked. Names of objects and
 of fields are shown.
 
