@@ -10,11 +10,12 @@ import (
 	"testing"
 )
 
-// TestSize asserts that the command lanyard stays small, because CI jobs download it. It must also
-// stay static, because it runs in images without a C library.
+// TestSize asserts that the command lanyard stays small, because CI jobs download it. Of its size,
+// kustomize and package ssa take 4 MB, for lanyard diff kustomization. The command must also stay
+// static, because it runs in images without a C library.
 func TestSize(t *testing.T) {
 	beside(t)
-	const most = 40_000_000
+	const most = 43_000_000
 	info, err := os.Stat(binary("lanyard"))
 	must(t, "find bin/lanyard", err)
 	if info.Size() > most {
