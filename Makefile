@@ -108,7 +108,7 @@ attack: build ## run hostile tenants against the controller, beside an honest on
 
 .PHONY: e2e-flux
 e2e-flux: build e2e-programs bin/flux-kustomize-controller ## have Flux's kustomize-controller apply what Lanyard publishes
-	@cd test/e2e && go test -vet=off -count=1 -tags=flux,$(TAGS) -run 'TestKustomizeController|TestMoveFromFlux' .
+	@cd test/e2e && go test -vet=off -count=1 -tags=flux,$(TAGS) -run 'TestKustomizeController|TestMove' .
 
 # The race detector watches Lanyard's daemons in the end-to-end tests, and not the tests themselves. These would take most of
 # the time then, for what they share with the unit tests, which have the detector.

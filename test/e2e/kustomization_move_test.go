@@ -7,15 +7,24 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+)
+
+// The owners of objects: the prefix of their labels, and the name of Flux's field manager.
+const (
+	lanyards = "kustomize.toolkit.lanyard.dev"
+	fluxes   = "kustomize.toolkit.fluxcd.io"
+	flux     = "kustomize-controller"
 )
 
 // TestMoveFromFlux moves a Kustomization from Flux's own kustomize-controller to Lanyard and back, as
@@ -33,23 +42,10 @@ func TestMoveFromFlux(t *testing.T) {
 	startKustomize(t, "--feature-gates=ExternalArtifact=true", "--no-cross-namespace-refs=true", "--override-manager="+applyController)
 	one := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "one"}}
 	two := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "two"}}
-	// held asserts that an object is the same as before, and that only one program manages it.
 	held := func(o *corev1.ConfigMap, uid types.UID, manager, label string) {
 		t.Helper()
-		must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
-		var managers, labels []string
-		for _, m := range o.ManagedFields {
-			managers = append(managers, m.Manager)
-		}
-		for name := range o.Labels {
-			labels = append(labels, name)
-		}
-		slices.Sort(labels)
-		if o.UID != uid || !slices.Equal(managers, []string{manager}) || !slices.Equal(labels, []string{label + "/name", label + "/namespace"}) {
-			t.Errorf("%s is object %s, not %s, with managers %q and labels %q", o.Name, o.UID, uid, managers, labels)
-		}
+		wantHeld(t, o, uid, manager, label)
 	}
-	const lanyards, flux, fluxes = "kustomize.toolkit.lanyard.dev", "kustomize-controller", "kustomize.toolkit.fluxcd.io"
 
 	theirs := kustomization(tn.namespace, "app", tn.namespace)
 	deploy(t, theirs)
@@ -98,6 +94,69 @@ func TestMoveFromFlux(t *testing.T) {
 	held(one, first, flux, fluxes)
 	held(two, second, flux, fluxes)
 	judgeImpersonation(t)
+}
+
+// TestMoveOfRepository moves a Kustomization that another Kustomization of Flux applies from a
+// repository, with the two commits that docs/kustomizations.md describes. Flux prunes the suspended
+// Kustomization, and no object is deleted.
+func TestMoveOfRepository(t *testing.T) {
+	alone(t, "it installs Flux's kinds, and the chart grants more for the apply controller")
+	installDefinitions(t, filepath.Join(fluxModule(t, "kustomize", "kustomize-controller"), "config/crd/bases"))
+	installDefinitions(t, filepath.Join(fluxModule(t, "../../bench/controller/flux", "source-controller"), "config/crd/bases"))
+	tn := newApplyTenant(t, "apply-repository", map[string]string{"one.yaml": configMapOf("one", "first")})
+	patch(t, tn.source, func(o *v1alpha1.OCIRepository) { o.Spec.ExternalArtifact = true })
+	wantOffered(t, tn.source)
+	repository := tn.object("parent")
+	repository.Spec.Interval.Duration, repository.Spec.Ref.Tag, repository.Spec.ExternalArtifact = time.Second, "2.0.0", true
+	commit := func(manifest string) {
+		t.Helper()
+		tn.push(t, "2.0.0", layer(t, file("child.yaml", manifest)))
+	}
+	const theirs = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: child}\n" +
+		"spec:\n  sourceRef: {kind: ExternalArtifact, name: app}\n  interval: 10m\n  prune: true\n  targetNamespace: apply-repository\n"
+	const ours = "apiVersion: toolkit.lanyard.dev/v1alpha1\nkind: Kustomization\nmetadata: {name: child}\n" +
+		"spec:\n  sourceRef: {kind: OCIRepository, name: app}\n  interval: 2s\n  prune: true\n  serviceAccountName: deployer\n  targetNamespace: apply-repository\n"
+	commit(theirs)
+	create(t, repository)
+	startApplying(t, nil, tn)
+	startKustomize(t, "--feature-gates=ExternalArtifact=true", "--no-cross-namespace-refs=true")
+	parent := kustomization(tn.namespace, "parent", tn.namespace)
+	deploy(t, parent)
+	one := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "one"}}
+	eventually(t, "Flux applies the object", func(ctx context.Context) error { return objects.Get(ctx, client.ObjectKeyFromObject(one), one) })
+	wantHeld(t, one, one.UID, flux, fluxes)
+
+	child := kustomization(tn.namespace, "child", tn.namespace)
+	commit(theirs + "  suspend: true\n")
+	await(t, child, "it is suspended", func(o *unstructured.Unstructured) error {
+		suspended, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend")
+		return wantf(suspended, "%v", o.Object["spec"])
+	})
+	commit(ours)
+	moved := &v1alpha1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "child"}}
+	await(t, moved, "it is applied", applied("apply-repository_one__ConfigMap"))
+	eventually(t, "Flux's Kustomization goes", func(ctx context.Context) error {
+		err := objects.Get(ctx, client.ObjectKeyFromObject(child), child)
+		return wantf(apierrors.IsNotFound(err), "%v", err)
+	})
+	wantHeld(t, one, one.UID, applyController, lanyards)
+}
+
+// wantHeld asserts that an object is the same as before, and that only one program manages the object.
+func wantHeld(t *testing.T, o *corev1.ConfigMap, uid types.UID, manager, label string) {
+	t.Helper()
+	must(t, "read an object", objects.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	var managers, labels []string
+	for _, m := range o.ManagedFields {
+		managers = append(managers, m.Manager)
+	}
+	for name := range o.Labels {
+		labels = append(labels, name)
+	}
+	slices.Sort(labels)
+	if o.UID != uid || !slices.Equal(managers, []string{manager}) || !slices.Equal(labels, []string{label + "/name", label + "/namespace"}) {
+		t.Errorf("%s is object %s, not %s, with managers %q and labels %q", o.Name, o.UID, uid, managers, labels)
+	}
 }
 
 // suspendAndDelete deletes a Kustomization of Flux or of Lanyard. Its objects stay, because it is
