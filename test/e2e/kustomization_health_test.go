@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,6 +54,23 @@ func TestKustomizationHealth(t *testing.T) {
 	if o.Status.LastAppliedRevision != "" || len(o.Status.History) > 0 || o.Status.Inventory == nil {
 		t.Errorf("while it waits: %+v", o.Status)
 	}
+	// A change is undone also during the wait. The status stays the same then, so the second event makes
+	// a series of the first.
+	one := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "one"}}
+	for range 2 {
+		patch(t, one, func(o *corev1.ConfigMap) { o.Data["key"] = "by hand" })
+		await(t, one, "the change is undone", valueOf("first"))
+	}
+	eventually(t, "the event becomes a series", func(ctx context.Context) error {
+		events, err := apiserver.EventsV1().Events(tn.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		isSeries := func(e eventsv1.Event) bool {
+			return e.Regarding.Name == "app" && e.Reason == "Applied" && e.Series != nil
+		}
+		return wantf(slices.ContainsFunc(events.Items, isSeries), "%d events", len(events.Items))
+	})
 
 	deployment := &unstructured.Unstructured{}
 	deployment.SetAPIVersion("apps/v1")
