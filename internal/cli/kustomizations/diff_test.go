@@ -37,19 +37,18 @@ const (
 
 // server is an API server that stores nothing. A dry run merges the manifest into the object.
 type server struct {
-	objects map[string]fields // by path
-	deny    string            // path of an object whose dry run is refused
-
-	mu       sync.Mutex
+	mu       sync.Mutex        // guards what follows
+	objects  map[string]fields // by path
+	deny     string            // path of an object whose dry run is refused
 	requests []string
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, r.Method+" "+r.URL.Path+"?"+r.URL.RawQuery)
+	status, answer := s.answer(r)
 	s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	status, answer := s.answer(r)
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -341,15 +340,20 @@ func TestRefusals(t *testing.T) {
 			status: frame.Undecided, says: []string{"call the program by its path"},
 		},
 	} {
+		// The command may have ended before the server has answered its last request.
+		s.mu.Lock()
 		changed, objects := c, maps.Clone(s.objects)
 		if row.change != nil {
 			row.change(s, &changed)
 		}
+		s.mu.Unlock()
 		status, out, said := changed.run(t, row.args...)
 		if status != row.status || out != "" || slices.ContainsFunc(row.says, func(text string) bool { return !strings.Contains(said, text) }) {
 			t.Errorf("%s: status %d: %s%s", name, status, out, said)
 		}
+		s.mu.Lock()
 		s.objects, s.deny = objects, ""
+		s.mu.Unlock()
 	}
 }
 
