@@ -182,10 +182,11 @@ func (a *account) rest() {
 func (p *Pool) take(a *account, n int64) (freed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for p.used-p.ending+n > p.size && !a.ended {
+	// A tenant may have chosen n. So n is only subtracted: a sum could overflow.
+	for p.used-p.ending > p.size-n && !a.ended {
 		p.endOne(a, n)
 	}
-	if p.used+n <= p.size && !a.ended {
+	if p.used <= p.size-n && !a.ended {
 		p.used += n
 		a.used += n
 		return nil
@@ -224,7 +225,7 @@ func (p *Pool) endOne(asking *account, n int64) {
 			most, largest = sum, one
 		}
 	}
-	if own, _ := total(p.open[asking.tenant]); largest == nil || own+n > most {
+	if own, _ := total(p.open[asking.tenant]); largest == nil || own > most-n {
 		largest = asking
 	}
 	largest.ended = true

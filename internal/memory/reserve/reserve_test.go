@@ -3,6 +3,7 @@ package reserve_test
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"strconv"
@@ -99,6 +100,21 @@ func TestMoreThanTheReserve(t *testing.T) {
 	f := open(t, b, "one", 0)
 	if err := reserve.Take(f.ctx, 101); !errors.Is(err, reserve.ErrEnded) {
 		t.Errorf("%v, want %v", err, reserve.ErrEnded)
+	}
+}
+
+// TestEndlessFetch asserts that a fetch with the largest number ends, and that the sum does not
+// overflow: otherwise the pool would have more memory afterwards.
+func TestEndlessFetch(t *testing.T) {
+	b := reserve.New(100)
+	honest, endless := open(t, b, "honest", 60), open(t, b, "endless", 10)
+	if err := reserve.Take(endless.ctx, math.MaxInt64); !errors.Is(err, reserve.ErrEnded) || !endless.ended() || honest.ended() {
+		t.Errorf("%v, ended %v and %v", err, endless.ended(), honest.ended())
+	}
+	endless.closed()
+	must.Succeed(t, reserve.Take(honest.ctx, 40))
+	if err := reserve.Take(honest.ctx, 1); !errors.Is(err, reserve.ErrEnded) {
+		t.Errorf("more than the pool has: %v", err)
 	}
 }
 
