@@ -67,6 +67,13 @@ func (o Owner) has(path string) bool {
 	return strings.HasPrefix(path, "/"+strings.ToLower(o.Kind)+"/"+o.Namespace+"/"+o.Name+"/")
 }
 
+// Check returns an error if the artifact must not be downloaded. It sends no request. The error is an
+// [*Error].
+func (c *Client) Check(reference Reference) error {
+	_, err := c.check(reference)
+	return err
+}
+
 // Fetch returns the content of an artifact, after it has checked the digest and the size. An error
 // is an [*Error], or the cause of ctx.
 func (c *Client) Fetch(ctx context.Context, reference Reference) ([]byte, error) {
@@ -112,6 +119,8 @@ func (c *Client) check(reference Reference) (*url.URL, error) {
 		return nil, refuse(own, "the source's status.artifact.url has more than a host and a plain path")
 	case !slices.ContainsFunc(reference.Owners, func(o Owner) bool { return o.has(u.Path) }):
 		return nil, refuse(own, "the source's status.artifact.url has the artifact of another object")
+	case reference.Size != nil && *reference.Size < 0:
+		return nil, refuse(own, "the source's status.artifact.size is negative")
 	case reference.Size != nil && *reference.Size > c.maxBytes:
 		return nil, c.tooLarge()
 	}

@@ -8,6 +8,7 @@ import (
 	"crypto/sha512"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -105,6 +106,8 @@ func TestFetch(t *testing.T) {
 		{"short", "http://" + host + own + "short", digest, nil, content.ReasonUnreachable, "unexpected EOF"},
 		{"encoded", "http://" + host + own + "encoded", digest, nil, content.ReasonDamaged, "digest"},
 		{"large by its size", "http://" + host + own + "a.tar.gz", digest, size(maxBytes + 1), content.ReasonTooLarge, "larger"},
+		{"endless by its size", "http://" + host + own + "a.tar.gz", digest, size(math.MaxInt64), content.ReasonTooLarge, "larger"},
+		{"negative size", "http://" + host + own + "a.tar.gz", digest, size(-1), content.ReasonRefused, "status.artifact.size is negative"},
 		{"wrong size", "http://" + host + own + "a.tar.gz", digest, size(1), content.ReasonDamaged, "12 bytes, and the source says 1"},
 		{"wrong digest", "http://" + host + own + "a.tar.gz", "sha256:" + strings.Repeat("0", 64), nil, content.ReasonDamaged, "digest"},
 		{"digest of another length", "http://" + host + own + "a.tar.gz", digest[:20], nil, content.ReasonRefused, "no sha256"},

@@ -213,6 +213,10 @@ func newApplier(tenant *impersonation.Client, owner apply.Owner, secret bool) *a
 
 // build downloads the artifact, and builds the manifests.
 func (r *run) build(ctx context.Context) ([]*unstructured.Unstructured, error) {
+	// A stranger may have chosen the size. So check the size before memory is reserved.
+	if err := r.Content.Check(r.plan.reference); err != nil {
+		return nil, err
+	}
 	size := *r.plan.reference.Size // the download has this size, or fails
 	if err := reserve.Take(ctx, size); err != nil {
 		return nil, err

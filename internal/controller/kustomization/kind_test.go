@@ -3,6 +3,8 @@ package kustomization
 import (
 	"context"
 	"errors"
+	"math"
+	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,6 +30,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
 )
@@ -527,5 +530,22 @@ func TestExternalArtifact(t *testing.T) {
 	user.Spec.SourceRef.Kind = v1alpha1.ExternalArtifactKind
 	if _, err := off.Decide(t.Context(), user); err == nil || !strings.Contains(err.Error(), "spec.sourceRef.kind: the controller does not read ExternalArtifacts") {
 		t.Errorf("without the flag: %v", err)
+	}
+}
+
+// TestSizeOfStranger asserts that no memory is reserved for an artifact that must not be downloaded.
+func TestSizeOfStranger(t *testing.T) {
+	for _, size := range []int64{math.MaxInt64, -1} {
+		hosts, err := content.ParseHosts([]string{"lanyard"})
+		must.Succeed(t, err)
+		r := newRun(t, kustomization())
+		r.Content = content.NewClient(http.DefaultTransport, hosts, 1<<20)
+		r.plan.reference.Size = &size
+		ctx, closed := reserve.New(100).Open(t.Context(), "team-a", func(cause error) { t.Errorf("size %d: %v", size, cause) })
+		_, err = r.build(ctx)
+		if _, ok := errors.AsType[*content.Error](err); !ok {
+			t.Errorf("size %d: %v", size, err)
+		}
+		closed()
 	}
 }
