@@ -28,7 +28,8 @@ const (
 
 	// ConditionHealthy is True while the objects that a Kustomization waits for are healthy. It is
 	// Unknown during the wait, and while the manifests cannot be applied. It is False once an object
-	// has failed or the wait took too long. The condition is absent if spec.wait is false and spec.healthChecks is empty.
+	// has failed or the wait took too long. The condition is absent if spec.wait is false and
+	// spec.healthChecks is empty.
 	ConditionHealthy = "Healthy"
 
 	// ConditionHubReachable is False while a binding's hub does not answer, or refuses the

@@ -28,9 +28,9 @@ const applyController = "lanyard-apply-controller"
 type applyProgram struct{ *local.Program }
 
 // startApplying installs the chart with the apply controller for the namespaces of some tenants, and
-// starts the apply controller. The settings are further values below "apply". At the end of the test, the tenants' objects are removed, and then the
-// program is stopped. Its builds are processes with little memory, in which the race detector cannot
-// run.
+// starts the apply controller. The settings are further values below "apply". At the end of the test,
+// the tenants' objects are removed, and then the program is stopped. The builds of the program are
+// processes with little memory, in which the race detector cannot run.
 func startApplying(t *testing.T, settings map[string]any, tenants ...*applyTenant) *applyProgram {
 	t.Helper()
 	apply := map[string]any{"enabled": true}
