@@ -145,10 +145,11 @@ func TestKustomizationAttempts(t *testing.T) {
 		o := quiet("forged")
 		o.Spec.TargetNamespace, o.Spec.Path, o.Spec.Suspend = own, "./honest", true
 		create(t, o)
+		before := o.DeepCopy()
 		o.Status.Inventory = &v1alpha1.Inventory{Entries: []v1alpha1.InventoryEntry{
 			{ID: foreign + "_one__ConfigMap", Version: "v1"}, {ID: "kube-system_extension-apiserver-authentication__ConfigMap", Version: "v1"},
 		}}
-		must(t, "forge the inventory", objects.Status().Patch(t.Context(), o, client.Merge))
+		must(t, "forge the inventory", objects.Status().Patch(t.Context(), o, client.MergeFrom(before)))
 		patch(t, o, func(o *v1alpha1.Kustomization) { o.Spec.Suspend = false })
 		await(t, o, "it is refused", unapplied(meta.ReasonApplyRefused, "ConfigMap/", "as "+user, "forbidden"))
 		patch(t, o, func(o *v1alpha1.Kustomization) { o.Spec.Suspend = true }) // otherwise its deletion is refused, too

@@ -80,6 +80,7 @@ func TestKustomizationHealth(t *testing.T) {
 	report := func(available, progress string) {
 		t.Helper()
 		must(t, "read the Deployment", objects.Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment))
+		before := deployment.DeepCopy()
 		condition := func(kind, reason string) any {
 			return map[string]any{"type": kind, "status": available, "reason": reason}
 		}
@@ -87,7 +88,7 @@ func TestKustomizationHealth(t *testing.T) {
 			"observedGeneration": deployment.GetGeneration(), "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1, "availableReplicas": 1,
 			"conditions": []any{condition("Available", "Test"), condition("Progressing", progress)},
 		}
-		must(t, "write the status of the Deployment", objects.Status().Update(t.Context(), deployment))
+		must(t, "write the status of the Deployment", objects.Status().Patch(t.Context(), deployment, client.MergeFrom(before)))
 	}
 	report("True", "NewReplicaSetAvailable")
 	await(t, o, "it is Ready", hasCondition(meta.ConditionReady, metav1.ConditionTrue, meta.ReasonSucceeded, "applied revision 1.0.0"))
