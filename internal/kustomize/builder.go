@@ -46,7 +46,7 @@ func (b *Builder) Build(ctx context.Context, request Request) (objects []*unstru
 	var refused *Error
 	err = b.pool.Do(ctx, sandbox.Request{Tenant: request.Tenant, Function: Function, Parts: parts, Alone: request.Secret}, func(answer []byte) (err error) {
 		// The objects stay in memory until the caller has applied them.
-		if err := reserve.Take(ctx, reserve.Cost(len(answer), values(answer))); err != nil {
+		if err := reserve.Take(ctx, reserve.Cost(len(answer), reserve.Values(answer))); err != nil {
 			return err
 		}
 		if objects, refused, err = decodeAnswer(answer, b.limits); err != nil {

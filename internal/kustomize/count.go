@@ -1,6 +1,10 @@
 package kustomize
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
+)
 
 // counter counts objects in JSON, up to the limits. Both the child and its parent count, since the
 // parent must not trust the child.
@@ -14,7 +18,7 @@ func (c *counter) add(object []byte) *Error {
 	const split = "split the manifests between several Kustomizations"
 	c.objects++
 	c.bytes += len(object)
-	c.values += values(object)
+	c.values += reserve.Values(object)
 	switch {
 	case len(object) > c.limits.ObjectBytes:
 		return tooLarge("make the object smaller: the API server would refuse it",
@@ -32,22 +36,4 @@ func (c *counter) add(object []byte) *Error {
 // tooLarge returns an error about a limit.
 func tooLarge(fix, format string, arguments ...any) *Error {
 	return &Error{Reason: ReasonTooLarge, Message: fmt.Sprintf(format, arguments...), Fix: fix}
-}
-
-// values returns the number of values in a JSON text, or a higher number. The text need not be valid.
-func values(text []byte) (n int) {
-	inString, escaped := false, false
-	for _, b := range text {
-		switch {
-		case escaped:
-			escaped = false
-		case inString && b == '\\':
-			escaped = true
-		case b == '"':
-			inString = !inString
-		case !inString && (b == ',' || b == '{' || b == '['):
-			n++
-		}
-	}
-	return n
 }

@@ -164,6 +164,24 @@ const Large = 1 << 20
 // the values: elements, attributes, or members.
 func Cost(bytes, values int) int64 { return 4*int64(bytes) + 300*int64(values) }
 
+// Values returns the number of values in a JSON text, or a higher number. The text need not be valid.
+func Values(text []byte) (n int) {
+	inString, escaped := false, false
+	for _, b := range text {
+		switch {
+		case escaped:
+			escaped = false
+		case inString && b == '\\':
+			escaped = true
+		case b == '"':
+			inString = !inString
+		case !inString && (b == ',' || b == '{' || b == '['):
+			n++
+		}
+	}
+	return n
+}
+
 // Rest ends the turn of [Compute]. If the fetch has no turn, Rest does nothing.
 func Rest(ctx context.Context) {
 	if a, ok := ctx.Value(key{}).(*account); ok {

@@ -1,4 +1,4 @@
-package impersonation
+package servedkinds_test
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/lanyard-dev/lanyard/internal/must"
+	"github.com/lanyard-dev/lanyard/internal/servedkinds"
 )
 
 // discovered is an API server with the kind Widget. Its aggregated API down.example.com does not
@@ -27,10 +28,10 @@ func (d discovered) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.AP
 		[]*metav1.APIResourceList{{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{{Name: "widgets", Kind: "Widget", Namespaced: true}}}}, d.err
 }
 
-// TestDiscover distinguishes kinds that are missing from kinds of which nothing is known.
-func TestDiscover(t *testing.T) {
+// TestRead distinguishes kinds that are missing from kinds of which nothing is known.
+func TestRead(t *testing.T) {
 	down := schema.GroupVersion{Group: "down.example.com", Version: "v1"}
-	kinds, err := discover(discovered{err: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{down: errors.New("no answer")}}})
+	kinds, err := servedkinds.Read(discovered{err: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{down: errors.New("no answer")}}})
 	must.Succeed(t, err)
 	found, err := kinds.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Widget"}, "v1")
 	if err != nil || found.Resource.Resource != "widgets" || found.Scope.Name() != apimeta.RESTScopeNameNamespace {
@@ -49,7 +50,7 @@ func TestDiscover(t *testing.T) {
 			t.Errorf("a kind of which nothing is known: %v", err)
 		}
 	}
-	if _, err := discover(discovered{err: errors.New("the API server is down")}); err == nil {
+	if _, err := servedkinds.Read(discovered{err: errors.New("the API server is down")}); err == nil {
 		t.Error("no answer at all is no error")
 	}
 }
