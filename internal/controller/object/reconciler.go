@@ -444,13 +444,16 @@ func (r *Reconciler[O, P]) callFinalize(ctx context.Context, o O) error {
 	limited, end := context.WithCancelCause(timely)
 	defer end(nil)
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+	limited, closed := r.shared.memory.Open(limited, o.GetNamespace(), end)
+	defer closed()
 	r.workers.endable(request, end)
 	err := r.kind.Finalize(limited, o)
 	r.workers.endable(request, nil)
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if why := context.Cause(limited); errors.Is(why, errCrowdedOut) || errors.Is(why, context.DeadlineExceeded) {
+	why := context.Cause(limited)
+	if errors.Is(why, errCrowdedOut) || errors.Is(why, reserve.ErrEnded) || errors.Is(why, context.DeadlineExceeded) {
 		return &endedEarly{err, why}
 	}
 	return err
