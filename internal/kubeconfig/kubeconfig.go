@@ -1,15 +1,17 @@
-// Package kubeconfig reads kubeconfig files that tenants wrote.
+// Package kubeconfig connects to clusters with kubeconfig files that tenants wrote.
 //
 // A kubeconfig file can run programs, read other files, and switch off the check of the server's
 // certificate. Such files are made for the machine of the person who wrote the file. On a machine
-// that reads files of tenants, a tenant could run programs and read the machine's files.
+// that reads files of tenants, a tenant could run programs and read the machine's files. [Parse]
+// refuses such files.
+//
+// The tenant also chooses the cluster. Its API server may be any server, which sends what it likes, or
+// nothing. So [Clusters] bounds what a server's answers cost.
 package kubeconfig
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -44,13 +46,10 @@ func (e *Error) Error() string {
 // Unwrap returns the mistake.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Dial connects to an address, or refuses the address.
-type Dial func(ctx context.Context, network, address string) (net.Conn, error)
-
 // Parse returns the connection of the file's current context. All credentials of the connection are
-// from the file, and so is its proxy. Without a proxy in the file, there is none. The connection
-// uses dial to reach the server or the proxy. An error is an [*Error].
-func Parse(content []byte, dial Dial) (*rest.Config, error) {
+// from the file, and so is its proxy. Without a proxy in the file, there is none. An error is an
+// [*Error].
+func Parse(content []byte) (*rest.Config, error) {
 	file, err := load(content)
 	if err != nil {
 		return nil, err
@@ -74,7 +73,7 @@ func Parse(content []byte, dial Dial) (*rest.Config, error) {
 	if err := checkUser(fmt.Sprintf("users[%q].user.", current.AuthInfo), user); err != nil {
 		return nil, err
 	}
-	return &rest.Config{
+	config := &rest.Config{
 		Host: cluster.Server, Username: user.Username, Password: user.Password, BearerToken: user.Token,
 		TLSClientConfig: rest.TLSClientConfig{
 			ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData,
@@ -82,8 +81,27 @@ func Parse(content []byte, dial Dial) (*rest.Config, error) {
 		},
 		// A nil function would mean the proxy of this program's environment.
 		Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil },
-		Dial:  dial,
-	}, nil
+	}
+	if err := checkCertificates(place, config); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// checkCertificates checks that the certificates and the key can be used. The place names the file's
+// context.
+func checkCertificates(place string, config *rest.Config) error {
+	authority := &rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}}
+	if _, err := rest.TLSConfigFor(authority); err != nil {
+		return &Error{Field: place + "cluster", Err: errors.New("the certificate authority of the cluster is no certificate in PEM"), Fix: "correct certificate-authority-data"}
+	}
+	if _, err := rest.TLSConfigFor(config); err != nil {
+		return &Error{
+			Field: place + "user", Err: errors.New("the certificate and the key of the user do not belong together, or are not in PEM"),
+			Fix: "correct client-certificate-data and client-key-data",
+		}
+	}
+	return nil
 }
 
 // lineNumber matches the place in an error of the YAML library.
@@ -145,6 +163,8 @@ func checkUser(field string, user *clientcmdapi.AuthInfo) error {
 		return pathError(field+"client-key", "client-key-data")
 	case user.Impersonate != "", user.ImpersonateUID != "", len(user.ImpersonateGroups) > 0, len(user.ImpersonateUserExtra) > 0:
 		return &Error{Field: field + "as", Err: errors.New("the file's user must act as itself"), Fix: "remove as, as-uid, as-groups and as-user-extra"}
+	case user.Token != "" && user.Username != "":
+		return &Error{Field: field + "token", Err: errors.New("a user has either a token or a password"), Fix: "remove token, or username and password"}
 	case user.Token == "" && user.Username == "" && len(user.ClientCertificateData) == 0:
 		return &Error{Field: field + "token", Err: errors.New("the user has no credential"), Fix: "set token, or client-certificate-data and client-key-data"}
 	case (len(user.ClientCertificateData) == 0) != (len(user.ClientKeyData) == 0):

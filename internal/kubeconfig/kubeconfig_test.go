@@ -1,16 +1,19 @@
 package kubeconfig_test
 
 import (
-	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
-	"net"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -24,19 +27,22 @@ func file(cluster, user string) string {
 		"clusters: [{name: prod, cluster: {" + cluster + "}}]\nusers: [{name: me, user: {" + user + "}}]\n"
 }
 
+// data is no certificate and no key.
 var data = base64.StdEncoding.EncodeToString([]byte("x"))
 
 func TestParse(t *testing.T) {
 	t.Setenv("HTTPS_PROXY", "http://proxy.of.the.program:3128")
+	certificate, key := keyPair(t)
+	_, otherKey := keyPair(t)
 	const server, token = "server: 'https://api.example.com:6443/k8s'", "token: s3cret"
 	for _, test := range []struct {
 		name, content string
 		field, says   string // both empty if the file is accepted
 	}{
 		{"token", file(server, token), "", ""},
-		{"certificate", file(server, "client-certificate-data: "+data+", client-key-data: "+data), "", ""},
+		{"certificate", file(server, "client-certificate-data: "+certificate+", client-key-data: "+key), "", ""},
 		{"password", file(server, "username: me, password: s3cret"), "", ""},
-		{"authority and name", file(server+", tls-server-name: api, certificate-authority-data: "+data, token), "", ""},
+		{"authority and name", file(server+", tls-server-name: api, certificate-authority-data: "+certificate, token), "", ""},
 		{"proxy", file(server+", proxy-url: 'http://proxy.example.com:3128'", token), "", ""},
 		{"JSON", `{"current-context":"c","contexts":[{"name":"c","context":{"cluster":"p","user":"u"}}],"clusters":[{"name":"p","cluster":{"server":"https://a"}}],"users":[{"name":"u","user":{"token":"s3cret"}}]}`, "", ""},
 
@@ -60,6 +66,10 @@ func TestParse(t *testing.T) {
 		{"file as a proxy", file(server+", proxy-url: 'file:///a'", token), `clusters["prod"].cluster.proxy-url`, "no address"},
 		{"no credential", file(server, ""), `users["me"].user.token`, "no credential"},
 		{"key without a certificate", file(server, token+", client-key-data: "+data), `users["me"].user.client-key-data`, "belong together"},
+		{"token and password", file(server, token+", username: me, password: s3cret"), `users["me"].user.token`, "either a token or a password"},
+		{"authority that is no certificate", file(server+", certificate-authority-data: "+data, token), `contexts["c"].context.cluster`, "no certificate in PEM"},
+		{"certificate that is none", file(server, "client-certificate-data: "+data+", client-key-data: "+key), `contexts["c"].context.user`, "do not belong together"},
+		{"key of another certificate", file(server, "client-certificate-data: "+certificate+", client-key-data: "+otherKey), `contexts["c"].context.user`, "do not belong together"},
 		{"no context", "apiVersion: v1\nkind: Config\n", "current-context", `no context ""`},
 		{"context without a cluster", "current-context: c\ncontexts: [{name: c, context: {cluster: a, user: b}}]\n", `contexts["c"].context.cluster`, `no cluster "a"`},
 		{"context without a user", "current-context: c\ncontexts: [{name: c, context: {cluster: a, user: b}}]\nclusters: [{name: a, cluster: {server: 'https://a'}}]\n", `contexts["c"].context.user`, `no user "b"`},
@@ -69,7 +79,7 @@ func TestParse(t *testing.T) {
 		{"too large", file(server, token) + "#" + strings.Repeat("a", 64<<10), "", "65"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			config, err := kubeconfig.Parse([]byte(test.content), refuseAll)
+			config, err := kubeconfig.Parse([]byte(test.content))
 			if test.says == "" {
 				must.Succeed(t, err)
 				mustBeHarmless(t, config)
@@ -86,13 +96,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// errRefused is the error of refuseAll.
-var errRefused = errors.New("refused by the test")
-
-func refuseAll(context.Context, string, string) (net.Conn, error) { return nil, errRefused }
-
-// mustBeHarmless checks that a configuration reads no file, runs nothing, and dials only with its
-// own function.
+// mustBeHarmless checks that a configuration reads no file, runs nothing, and verifies its server.
 func mustBeHarmless(t *testing.T, config *rest.Config) {
 	t.Helper()
 	tls := config.TLSClientConfig
@@ -109,49 +113,16 @@ func mustBeHarmless(t *testing.T, config *rest.Config) {
 	if err != nil || proxy != nil && strings.Contains(proxy.Host, "proxy.of.the.program") {
 		t.Errorf("the configuration uses the program's own proxy %v, %v", proxy, err)
 	}
-	if _, err := config.Dial(t.Context(), "tcp", "a:1"); !errors.Is(err, errRefused) {
-		t.Errorf("the configuration dials by itself: %v", err)
-	}
-}
-
-// TestConnection reaches a server with a configuration, and checks what the server gets.
-func TestConnection(t *testing.T) {
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if got := r.Header.Get("Authorization"); got != "Bearer s3cret" || r.Header.Get("Impersonate-User") != "" {
-			t.Errorf("the server got %q", got)
-		}
-		_, _ = w.Write([]byte("{}"))
-	}))
-	t.Cleanup(server.Close)
-	address, err := url.Parse(server.URL)
-	must.Succeed(t, err)
-	authority := base64.StdEncoding.EncodeToString(certificate(server))
-	dialled := ""
-	config, err := kubeconfig.Parse([]byte(file("server: 'https://api.example.com', tls-server-name: example.com, certificate-authority-data: "+authority, "token: s3cret")),
-		func(ctx context.Context, network, asked string) (net.Conn, error) {
-			dialled = asked
-			return (&net.Dialer{}).DialContext(ctx, network, address.Host)
-		})
-	must.Succeed(t, err)
-	client, err := rest.HTTPClientFor(config)
-	must.Succeed(t, err)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/version", http.NoBody)
-	must.Succeed(t, err)
-	response, err := client.Do(request)
-	must.Succeed(t, err)
-	must.Succeed(t, response.Body.Close())
-	if dialled != "api.example.com:443" {
-		t.Errorf("dialled %q", dialled)
-	}
 }
 
 // FuzzParse checks that each accepted file is harmless.
 func FuzzParse(f *testing.F) {
 	f.Add(file("server: 'https://a'", "token: b"))
-	f.Add(file("server: 'https://a', proxy-url: 'socks5://b'", "client-certificate-data: "+data+", client-key-data: "+data))
+	certificate, key := keyPair(f)
+	f.Add(file("server: 'https://a', proxy-url: 'socks5://b'", "client-certificate-data: "+certificate+", client-key-data: "+key))
 	f.Add(file("server: 'https://a'", "exec: {command: a}"))
 	f.Fuzz(func(t *testing.T, content string) {
-		config, err := kubeconfig.Parse([]byte(content), refuseAll)
+		config, err := kubeconfig.Parse([]byte(content))
 		if err == nil {
 			mustBeHarmless(t, config)
 		} else if _, ok := errors.AsType[*kubeconfig.Error](err); !ok {
@@ -160,7 +131,20 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// certificate returns the certificate of a test server as PEM.
-func certificate(server *httptest.Server) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+// keyPair returns a new certificate and its key, both as a kubeconfig file has them.
+func keyPair(tb testing.TB) (certificate, key string) {
+	tb.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must.Succeed(tb, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	signed, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	must.Succeed(tb, err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(private)
+	must.Succeed(tb, err)
+	return encode("CERTIFICATE", signed), encode("PRIVATE KEY", encoded)
+}
+
+// encode returns a PEM block as a kubeconfig file has the block.
+func encode(kind string, content []byte) string {
+	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}))
 }

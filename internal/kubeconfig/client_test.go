@@ -1,0 +1,291 @@
+package kubeconfig_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/internal/kubeconfig"
+	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
+	"github.com/lanyard-dev/lanyard/internal/must"
+)
+
+// otherCluster is a cluster that a tenant chose.
+type otherCluster struct {
+	*httptest.Server
+
+	clusters *kubeconfig.Clusters
+	requests atomic.Int64
+}
+
+// newCluster starts an API server that knows ConfigMaps. The function answers requests for objects.
+func newCluster(t *testing.T, answer http.HandlerFunc) *otherCluster {
+	t.Helper()
+	c := &otherCluster{}
+	c.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.requests.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		switch r.URL.Path {
+		case "/api":
+			_, _ = fmt.Fprint(w, `{"kind":"APIVersions","versions":["v1"]}`)
+		case "/apis":
+			_, _ = fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+		case "/api/v1":
+			_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["get"]}]}`)
+		default:
+			answer(w, r)
+		}
+	}))
+	t.Cleanup(c.Close)
+	scheme := runtime.NewScheme()
+	must.Succeed(t, corev1.AddToScheme(scheme))
+	allowed, err := endpoint.ParseAllowed(strings.TrimPrefix(c.URL, "https://"))
+	must.Succeed(t, err)
+	c.clusters = &kubeconfig.Clusters{Guard: endpoint.Guard{AllowHosts: allowed}, Scheme: scheme, UserAgent: "lanyard-test"}
+	return c
+}
+
+// file returns a kubeconfig file for the cluster.
+func (c *otherCluster) file(more string) string {
+	return file("server: '"+c.URL+"', certificate-authority-data: "+encode("CERTIFICATE", c.Certificate().Raw)+more, "token: s3cret")
+}
+
+// connect returns a client of the cluster.
+func (c *otherCluster) connect(ctx context.Context, t *testing.T, user string) *kubeconfig.Client {
+	t.Helper()
+	made, err := c.clusters.Connect(ctx, []byte(c.file("")), user)
+	must.Succeed(t, err)
+	t.Cleanup(made.Close)
+	return made
+}
+
+// get reads a ConfigMap.
+func get(ctx context.Context, c client.Client) error {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion("v1")
+	o.SetKind("ConfigMap")
+	return c.Get(ctx, client.ObjectKey{Namespace: "apps", Name: "a"}, o)
+}
+
+const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"apps","name":"a"}}`
+
+// TestConnect checks what a server gets: the file's credential, and an impersonated user if there is one.
+func TestConnect(t *testing.T) {
+	for _, user := range []string{"", "system:serviceaccount:team-a:deployer"} {
+		c := newCluster(t, func(w http.ResponseWriter, r *http.Request) {
+			impersonated, ok := r.Header["Impersonate-User"]
+			if r.Header.Get("Authorization") != "Bearer s3cret" || ok != (user != "") || ok && impersonated[0] != user {
+				t.Errorf("the server gets %v", r.Header)
+			}
+			if r.UserAgent() != "lanyard-test" || strings.Contains(strings.Join(r.Header["Accept"], " "), "protobuf") {
+				t.Errorf("the server gets %v", r.Header)
+			}
+			_, _ = fmt.Fprint(w, configMap)
+		})
+		client := c.connect(t.Context(), t, user)
+		must.Succeed(t, get(t.Context(), client))
+		metadata := &metav1.PartialObjectMetadata{}
+		metadata.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		metadata.Namespace, metadata.Name = "apps", "a"
+		if err := client.Get(t.Context(), kubeKey(metadata), metadata); err != nil {
+			t.Errorf("metadata: %v", err)
+		}
+		kinds, err := client.Discover()
+		must.Succeed(t, err)
+		if _, err := kinds.RESTMapping(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), "v1"); err != nil {
+			t.Errorf("kinds: %v", err)
+		}
+	}
+}
+
+func kubeKey(o client.Object) client.ObjectKey { return client.ObjectKeyFromObject(o) }
+
+// TestHostileServer checks that answers of a hostile server are errors, and cost little.
+func TestHostileServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		says   string
+	}{
+		"large": {func(w http.ResponseWriter, _ *http.Request) {
+			for range 9 {
+				_, _ = fmt.Fprint(w, strings.Repeat(" ", 1<<20))
+			}
+		}, "larger than 8 MiB"},
+		"redirect": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Location", "https://elsewhere.example.com/")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}, "redirects to another address"},
+		"protobuf": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+			_, _ = fmt.Fprint(w, "k8s\x00")
+		}, "not with JSON"},
+		"page": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = fmt.Fprint(w, "<html>")
+		}, "not with JSON"},
+		"wait": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Retry-After", "100000")
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = fmt.Fprint(w, `{"kind":"Status","status":"Failure","reason":"TooManyRequests","message":"too many requests","code":429}`)
+		}, "many requests"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newCluster(t, c.answer)
+			client := cluster.connect(t.Context(), t, "")
+			if err := get(t.Context(), client); err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+			// The list of groups, that of the versions, that of the kinds, and the object.
+			if n := cluster.requests.Load(); n > 4 {
+				t.Errorf("%d requests", n)
+			}
+		})
+	}
+	// An API server tells most failures as JSON, and some as text.
+	missing := newCluster(t, http.NotFound)
+	if err := get(t.Context(), missing.connect(t.Context(), t, "")); !apierrors.IsNotFound(err) {
+		t.Errorf("text: %v", err)
+	}
+}
+
+// TestRefusedDiscovery checks that the API server's own words arrive if it does not list its kinds.
+func TestRefusedDiscovery(t *testing.T) {
+	cluster := newCluster(t, nil)
+	cluster.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprint(w, `{"kind":"Status","status":"Failure","message":"User a cannot impersonate resource b","reason":"Forbidden","code":403}`)
+	})
+	client := cluster.connect(t.Context(), t, "system:serviceaccount:team-a:deployer")
+	for _, err := range []error{get(t.Context(), client), second(client.Discover())} {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot impersonate resource") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// TestHangingServer checks that all requests end with the context of the client. Requests for the list
+// of kinds have no other context.
+func TestHangingServer(t *testing.T) {
+	hang := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = http.NewResponseController(w).Flush() // the head of the answer
+		<-r.Context().Done()
+	}
+	errEnd := errors.New("the test ends the work")
+	for name, do := range map[string]func(*kubeconfig.Client) error{
+		"object": func(c *kubeconfig.Client) error { return get(context.WithoutCancel(t.Context()), c) },
+		"kinds": func(c *kubeconfig.Client) error {
+			_, err := c.Discover()
+			return err
+		},
+	} {
+		cluster := newCluster(t, hang)
+		if name == "kinds" {
+			cluster.Config.Handler = http.HandlerFunc(hang)
+		}
+		ctx, end := context.WithCancelCause(t.Context())
+		client := cluster.connect(ctx, t, "")
+		time.AfterFunc(100*time.Millisecond, func() { end(errEnd) })
+		if err := do(client); !errors.Is(err, errEnd) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestMemoryOfAnswers checks that the memory of answers is taken from the account of the client.
+func TestMemoryOfAnswers(t *testing.T) {
+	const values = 100_000
+	cluster := newCluster(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":[`+strings.Repeat("[],", values)+`[]]}}`)
+	})
+	for _, c := range []struct {
+		memory int64
+		fails  bool
+	}{{10 << 20, true}, {200 << 20, false}} {
+		ctx, end := context.WithCancelCause(t.Context())
+		ctx, closed := reserve.New(c.memory).Open(ctx, "team-a", end)
+		client := cluster.connect(ctx, t, "")
+		var err error
+		for range 5 { // an answer replaces the last one
+			err = errors.Join(err, get(ctx, client))
+		}
+		if errors.Is(err, reserve.ErrEnded) != c.fails || (err != nil) != c.fails {
+			t.Errorf("with %d bytes: %v", c.memory, err)
+		}
+		closed()
+	}
+}
+
+// TestRefusedAddress checks which servers and proxies are refused.
+func TestRefusedAddress(t *testing.T) {
+	cluster := newCluster(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, configMap) })
+	address := strings.TrimPrefix(cluster.URL, "https://")
+	for name, c := range map[string]struct {
+		allowed, server, proxy string
+		says                   string // empty if the server is reached
+	}{
+		"allowed":             {address, address, "", ""},
+		"loopback":            {"", address, "", "loopback"},
+		"private":             {"", "10.0.0.1:6443", "", "in --deny-cidrs"},
+		"proxy":               {"", "api.example.com", address, "loopback"},
+		"target of a proxy":   {address, "169.254.169.254", address, "metadata service"},
+		"target without port": {address, "localhost", address, "loopback"},
+	} {
+		var allowed endpoint.Allowed
+		if c.allowed != "" {
+			var err error
+			allowed, err = endpoint.ParseAllowed(c.allowed)
+			must.Succeed(t, err)
+		}
+		clusters := &kubeconfig.Clusters{Guard: endpoint.Guard{AllowHosts: allowed}, Scheme: runtime.NewScheme()}
+		fields := "server: 'https://" + c.server + "', certificate-authority-data: " + encode("CERTIFICATE", cluster.Certificate().Raw)
+		if c.proxy != "" {
+			fields += ", proxy-url: 'http://" + c.proxy + "'"
+		}
+		client, err := clusters.Connect(t.Context(), []byte(file(fields, "token: s3cret")), "")
+		if err == nil {
+			err = get(t.Context(), client)
+			client.Close()
+		}
+		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", name, err, c.says)
+		}
+		if refused, ok := errors.AsType[*kubeconfig.AddressError](err); ok && !strings.Contains(refused.NextStep(), "--allowed-endpoint-hosts") {
+			t.Errorf("%s: the next step is %q", name, refused.NextStep())
+		}
+	}
+}
+
+// TestCluster checks what identifies a cluster.
+func TestCluster(t *testing.T) {
+	cluster := func(server, user, impersonated string) string {
+		c, err := (&kubeconfig.Clusters{Scheme: runtime.NewScheme()}).Connect(t.Context(), []byte(file("server: 'https://"+server+"'", user)), impersonated)
+		must.Succeed(t, err)
+		defer c.Close()
+		return c.Cluster()
+	}
+	same := cluster("a.example.com", "token: old", "")
+	if same != cluster("a.example.com", "token: new", "") || strings.Contains(same, "old") {
+		t.Errorf("the credential is part of %q", same)
+	}
+	if same == cluster("b.example.com", "token: old", "") || same == cluster("a.example.com", "token: old", "me") {
+		t.Error("two clusters or users are the same")
+	}
+}
