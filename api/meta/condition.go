@@ -165,6 +165,10 @@ const (
 	// cannot be read as the tenant. Retried.
 	ReasonSubstitutionFailed = "SubstitutionFailed"
 
+	// ReasonKubeConfigRefused says that the kubeconfig file of spec.kubeConfig is missing, or that it
+	// has a field that is refused. The message names the field. Retried.
+	ReasonKubeConfigRefused = "KubeConfigRefused"
+
 	// ReasonApplyRefused says that the API server does not accept an object from the tenant. The
 	// message names the tenant, the object and the request. Retried.
 	ReasonApplyRefused = "ApplyRefused"

@@ -34,6 +34,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/expression"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/kubeconfig"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/program"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
@@ -92,7 +93,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		Dependencies: object.Dependencies{Subscribe: sources.Subscribe},
 	}
 	reconciler := kustomization.New(objects, kustomization.Options{
-		Clients: clients, Live: mgr.GetAPIReader(), Sources: sources, Records: records, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
+		Clients: clients, Clusters: &kubeconfig.Clusters{Guard: f.Guard, Scheme: mgr.GetScheme(), UserAgent: flags.Name}, Live: mgr.GetAPIReader(), Sources: sources, Records: records, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
 		Content: content.NewClient(&http.Transport{ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: f.Concurrent}, f.ArtifactHosts, f.ArtifactMaxSize),
 		Builder: kustomize.NewBuilder(builds, buildLimits(f)), Expressions: expression.NewEvaluator(builds),
 	})

@@ -512,16 +512,18 @@ func TestKustomizations(t *testing.T) {
 				"substitute": map[string]any{"a": "b"}, "substituteStrategy": "Always", "substituteFrom": []any{map[string]any{"kind": "Secret", "name": "s", "optional": true}},
 			},
 		}, ""},
-		"another source": {map[string]any{"sourceRef": map[string]any{"kind": "Secret", "name": "app"}}, "spec.sourceRef.kind"},
-		"no source":      {map[string]any{"sourceRef": map[string]any{"kind": "Bucket"}}, "spec.sourceRef.name"},
-		"no prune":       {map[string]any{"prune": nil}, "spec.prune"},
-		"no interval":    {map[string]any{"interval": "0s"}, "spec.interval"},
-		"a long timeout": {map[string]any{"timeout": "31m"}, "spec.timeout"},
-		"no retry":       {map[string]any{"retryInterval": "1ms"}, "spec.retryInterval"},
-		"another policy": {map[string]any{"deletionPolicy": "Never"}, "spec.deletionPolicy"},
-		"a Pod's values": {map[string]any{"postBuild": map[string]any{"substituteFrom": []any{map[string]any{"kind": "Pod", "name": "s"}}}}, "spec.postBuild.substituteFrom[0].kind"},
-		"decryption":     {map[string]any{"decryption": map[string]any{"provider": "sops"}}, "spec.decryption"},
-		"kubeConfig":     {map[string]any{"kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"}}}, "spec.kubeConfig"},
+		"another source":  {map[string]any{"sourceRef": map[string]any{"kind": "Secret", "name": "app"}}, "spec.sourceRef.kind"},
+		"no source":       {map[string]any{"sourceRef": map[string]any{"kind": "Bucket"}}, "spec.sourceRef.name"},
+		"no prune":        {map[string]any{"prune": nil}, "spec.prune"},
+		"no interval":     {map[string]any{"interval": "0s"}, "spec.interval"},
+		"a long timeout":  {map[string]any{"timeout": "31m"}, "spec.timeout"},
+		"no retry":        {map[string]any{"retryInterval": "1ms"}, "spec.retryInterval"},
+		"another policy":  {map[string]any{"deletionPolicy": "Never"}, "spec.deletionPolicy"},
+		"a Pod's values":  {map[string]any{"postBuild": map[string]any{"substituteFrom": []any{map[string]any{"kind": "Pod", "name": "s"}}}}, "spec.postBuild.substituteFrom[0].kind"},
+		"decryption":      {map[string]any{"decryption": map[string]any{"provider": "sops"}}, "spec.decryption"},
+		"another cluster": {map[string]any{"kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a", "key": "value"}}}, ""},
+		"no Secret":       {map[string]any{"kubeConfig": map[string]any{}}, "spec.kubeConfig"},
+		"configMapRef":    {map[string]any{"kubeConfig": map[string]any{"configMapRef": map[string]any{"name": "a"}}}, "spec.kubeConfig.configMapRef"},
 		"health": {map[string]any{
 			"wait": true, "healthChecks": []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "a"}},
 			"healthCheckExprs": []any{map[string]any{"apiVersion": "a/v1", "current": "true"}}, "dependsOn": []any{map[string]any{"name": "a", "readyExpr": "true"}},
@@ -534,6 +536,7 @@ func TestKustomizations(t *testing.T) {
 			t.Errorf("%s: %v, want a refusal of %q", name, errs.ToAggregate(), c.field)
 		}
 	}
+	mustNotMoveObjects(t, judge, k)
 	for _, source := range table.All().Sources() {
 		if errs := judge.Admit(t.Context(), k.object(map[string]any{"sourceRef": map[string]any{"kind": source, "name": "app"}})); len(errs) > 0 {
 			t.Errorf("a source of kind %s: %v", source, errs.ToAggregate())
@@ -543,5 +546,33 @@ func TestKustomizations(t *testing.T) {
 	long["metadata"].(map[string]any)["name"] = strings.Repeat("x", 64)
 	if errs := judge.Admit(t.Context(), long); len(errs) == 0 || !strings.Contains(errs.ToAggregate().Error(), "at most 63 characters") {
 		t.Errorf("a long name: %v", errs)
+	}
+}
+
+// mustNotMoveObjects checks that a Kustomization with applied objects cannot be turned to another
+// cluster, because its objects would stay in the first.
+func mustNotMoveObjects(t *testing.T, judge *admission.Admission, k kind) {
+	t.Helper()
+	elsewhere := map[string]any{"kubeConfig": map[string]any{"secretRef": map[string]any{"name": "a"}}}
+	inventory := func(entries ...any) map[string]any {
+		return map[string]any{"inventory": map[string]any{"entries": entries}}
+	}
+	entry := map[string]any{"id": "apps_a__ConfigMap", "v": "v1"}
+	for name, c := range map[string]struct {
+		status, before, after map[string]any
+		refused               bool
+	}{
+		"added":               {inventory(entry), nil, elsewhere, true},
+		"removed":             {inventory(entry), elsewhere, nil, true},
+		"another Secret":      {inventory(entry), elsewhere, map[string]any{"kubeConfig": map[string]any{"secretRef": map[string]any{"name": "b"}}}, false},
+		"without objects":     {inventory(), nil, elsewhere, false},
+		"before it was tried": {map[string]any{"observedGeneration": int64(-1)}, nil, elsewhere, false},
+	} {
+		before, after := k.object(c.before), k.object(c.after)
+		before["status"], after["status"] = c.status, c.status
+		errs := judge.AdmitUpdate(t.Context(), after, before)
+		if (len(errs) > 0) != c.refused || c.refused && !strings.Contains(errs.ToAggregate().Error(), "delete this Kustomization, and create it anew") {
+			t.Errorf("%s: %v", name, errs.ToAggregate())
+		}
 	}
 }

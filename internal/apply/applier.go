@@ -30,9 +30,18 @@ const FieldManager = "lanyard-apply-controller"
 type Applier struct {
 	client client.Client
 	served served
-	user   string
+	user   User
 	owner  Owner
 	secret bool
+}
+
+// User is the user who sends an Applier's requests.
+type User struct {
+	// Name names the user in errors.
+	Name string
+	// Permit is the next step if the API server refuses to let the program act as the user, as a
+	// sentence without a full stop.
+	Permit string
 }
 
 // Owner is the object whose manifests are applied.
@@ -42,10 +51,10 @@ type Owner struct {
 	Namespace, Name string
 }
 
-// New returns an Applier. The client acts as the user, whose name is for errors. If secret is true,
+// New returns an Applier. The client acts as the user. If secret is true,
 // values of Secrets are in manifests of any kind. Then errors have no text of the API server that
 // could repeat a value.
-func New(c Client, user string, owner Owner, secret bool) *Applier {
+func New(c Client, user User, owner Owner, secret bool) *Applier {
 	return &Applier{client: c, served: served{discover: c.Discover}, user: user, owner: owner, secret: secret}
 }
 
@@ -241,7 +250,7 @@ func (a *Applier) twice(key object.ObjMetadata) error {
 
 // refuse returns the error for a manifest that no API server needs to judge.
 func (a *Applier) refuse(reason Reason, key object.ObjMetadata, what, fix string) error {
-	return &Error{Reason: reason, Verb: verbApply, Key: key, User: a.user, Err: errors.New(what), Fix: fix, text: what}
+	return &Error{Reason: reason, Verb: verbApply, Key: key, User: a.user.Name, Err: errors.New(what), Fix: fix, text: what}
 }
 
 // place removes the namespace of cluster-scoped objects, and refuses other objects without a
@@ -326,7 +335,7 @@ func (a *Applier) failureOf(err error) error {
 		return own.error
 	}
 	const text = "an object of the cluster cannot be compared with its manifest"
-	return &Error{Reason: ReasonInvalid, Verb: verbApply, User: a.user, Err: err, text: text, Fix: "correct the paths of spec.ignore, which must not remove what identifies an object"}
+	return &Error{Reason: ReasonInvalid, Verb: verbApply, User: a.user.Name, Err: err, text: text, Fix: "correct the paths of spec.ignore, which must not remove what identifies an object"}
 }
 
 // callersError is an error of a function in [Options].

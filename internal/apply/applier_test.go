@@ -164,7 +164,7 @@ func configMaps(n int) []*unstructured.Unstructured {
 // TestRequests counts the requests for new and for known objects.
 func TestRequests(t *testing.T) {
 	s := newServer()
-	a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+	a := New(s, user(), Owner{Namespace: "apps", Name: "app"}, false)
 	began := 0
 	result, err := a.Apply(t.Context(), configMaps(50), Options{BeforeWrite: func(context.Context) error {
 		began++
@@ -198,7 +198,7 @@ func TestRequests(t *testing.T) {
 func TestInventoryFirst(t *testing.T) {
 	s := newServer()
 	want := errors.New("the status cannot be written")
-	_, err := New(s, user, Owner{}, false).Apply(t.Context(), configMaps(3), Options{BeforeWrite: func(context.Context) error { return want }})
+	_, err := New(s, user(), Owner{}, false).Apply(t.Context(), configMaps(3), Options{BeforeWrite: func(context.Context) error { return want }})
 	if !errors.Is(err, want) || len(s.objects) != 0 {
 		t.Errorf("%v, %d objects", err, len(s.objects))
 	}
@@ -207,7 +207,7 @@ func TestInventoryFirst(t *testing.T) {
 // TestUnreadable asserts that an object that cannot be read is not written.
 func TestUnreadable(t *testing.T) {
 	s := newServer()
-	a := New(s, user, Owner{}, false)
+	a := New(s, user(), Owner{}, false)
 	result, err := a.Apply(t.Context(), configMaps(2), Options{})
 	must.Succeed(t, err)
 	s.requests = nil
@@ -228,7 +228,7 @@ func TestUnreadable(t *testing.T) {
 func TestForce(t *testing.T) {
 	for text, deletes := range map[string]int{"field is immutable": 1, "must be positive": 0} {
 		s := newServer()
-		a := New(s, user, Owner{}, false)
+		a := New(s, user(), Owner{}, false)
 		result, err := a.Apply(t.Context(), configMaps(1), Options{})
 		must.Succeed(t, err)
 		s.fail = func(verb, name string) error {
@@ -247,10 +247,10 @@ func TestForce(t *testing.T) {
 // TestOtherOwner asserts that an object of another owner is written only if that owner yields.
 func TestOtherOwner(t *testing.T) {
 	s := newServer()
-	_, err := New(s, user, Owner{Namespace: "apps", Name: "first"}, false).Apply(t.Context(), configMaps(1), Options{})
+	_, err := New(s, user(), Owner{Namespace: "apps", Name: "first"}, false).Apply(t.Context(), configMaps(1), Options{})
 	must.Succeed(t, err)
 	stored := maps.Clone(s.objects)
-	second := New(s, user, Owner{Namespace: "apps", Name: "second"}, false)
+	second := New(s, user(), Owner{Namespace: "apps", Name: "second"}, false)
 	for name, yields := range map[string]func(context.Context, Entry, Owner) (bool, error){
 		"nobody is asked": nil,
 		"no":              func(context.Context, Entry, Owner) (bool, error) { return false, nil },
@@ -299,7 +299,7 @@ func TestFluxOwner(t *testing.T) {
 		"not of Flux, but known": {listed: true},
 	} {
 		s := newServer()
-		a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+		a := New(s, user(), Owner{Namespace: "apps", Name: "app"}, false)
 		existing := configMaps(1)[0]
 		labels := map[string]string{}
 		if c.flux[0] != "" {
@@ -341,7 +341,7 @@ func TestFluxOwner(t *testing.T) {
 func TestFluxObjectsStay(t *testing.T) {
 	for merged, deleted := range map[bool]int{false: 0, true: 1} {
 		s := newServer()
-		a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+		a := New(s, user(), Owner{Namespace: "apps", Name: "app"}, false)
 		result, err := a.Apply(t.Context(), configMaps(1), Options{})
 		must.Succeed(t, err)
 		for _, o := range s.objects {
@@ -362,7 +362,7 @@ func TestFluxObjectsStay(t *testing.T) {
 // TestPlace asserts that a cluster-scoped object loses its namespace.
 func TestPlace(t *testing.T) {
 	s := newServer()
-	result, err := New(s, user, Owner{}, false).Apply(t.Context(), []*unstructured.Unstructured{object1("v1", "Namespace", "injected", "made")}, Options{})
+	result, err := New(s, user(), Owner{}, false).Apply(t.Context(), []*unstructured.Unstructured{object1("v1", "Namespace", "injected", "made")}, Options{})
 	must.Succeed(t, err)
 	if entries := result.Entries(); len(entries) != 1 || entries[0].ID() != "_made__Namespace" {
 		t.Errorf("the entries are %v", entries)
@@ -374,7 +374,7 @@ func TestPlace(t *testing.T) {
 func TestInjectedNamespace(t *testing.T) {
 	s := newServer()
 	owner := Owner{Namespace: "apps", Name: "app"}
-	a := New(s, user, owner, false)
+	a := New(s, user(), owner, false)
 	manifest := object1("v1", "Namespace", "injected", "made")
 	announced := EntryOf(manifest)
 	result, err := a.Apply(t.Context(), []*unstructured.Unstructured{manifest}, Options{})
@@ -405,7 +405,7 @@ func TestNoObjects(t *testing.T) {
 		object1("rbac.authorization.k8s.io/v1", "Role", "apps", "a__b"),
 	} {
 		s := newServer()
-		_, err := New(s, user, Owner{}, false).Apply(t.Context(), []*unstructured.Unstructured{o}, Options{})
+		_, err := New(s, user(), Owner{}, false).Apply(t.Context(), []*unstructured.Unstructured{o}, Options{})
 		if failed, ok := errors.AsType[*Error](err); !ok || failed.Reason != ReasonUnknownKind && failed.Reason != ReasonInvalid || len(s.requests) > 0 {
 			t.Errorf("%s %s: %v after %q", o.GetAPIVersion(), o.GetKind(), err, s.requests)
 		}
@@ -424,7 +424,7 @@ func TestOtherVersion(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} { // the RESTMapper has v1beta1, and never had v1alpha1
 		for served, want := range map[string]int{"v1": 1, "": 0} {
 			s := newServer()
-			a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+			a := New(s, user(), Owner{Namespace: "apps", Name: "app"}, false)
 			result, err := a.Apply(t.Context(), []*unstructured.Unstructured{object1("example.com/v1", "Widget", "apps", "a")}, Options{})
 			must.Succeed(t, err)
 			e := result.Entries()[0]
@@ -441,7 +441,7 @@ func TestOtherVersion(t *testing.T) {
 func TestMissingKinds(t *testing.T) {
 	s := newServer()
 	s.served = "v1"
-	a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+	a := New(s, user(), Owner{Namespace: "apps", Name: "app"}, false)
 	_, err := a.Apply(t.Context(), []*unstructured.Unstructured{object1("example.com/v1", "Widget", "apps", "a")}, Options{})
 	must.Succeed(t, err)
 	for i := range 10 {
@@ -467,7 +467,7 @@ func TestMissingKinds(t *testing.T) {
 // TestErrorsOfSSA asserts that an error of package ssa does not show the object, and that an error of
 // the caller's own function stays as it is.
 func TestErrorsOfSSA(t *testing.T) {
-	a := New(newServer(), user, Owner{}, false)
+	a := New(newServer(), user(), Owner{}, false)
 	err := a.failureOf(errors.New(`cannot decode {"kind":"Secret","data":{"password":"s3cr3t"}}`))
 	if failed, ok := errors.AsType[*Error](err); !ok || failed.Reason != ReasonInvalid || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), "spec.ignore") {
 		t.Error(err)
@@ -481,7 +481,7 @@ func TestErrorsOfSSA(t *testing.T) {
 // TestVerifyBeforeDelete asserts that force deletes nothing if BeforeDelete fails.
 func TestVerifyBeforeDelete(t *testing.T) {
 	s := newServer()
-	a := New(s, user, Owner{}, false)
+	a := New(s, user(), Owner{}, false)
 	result, err := a.Apply(t.Context(), configMaps(1), Options{})
 	must.Succeed(t, err)
 	s.fail = func(verb, name string) error {

@@ -33,7 +33,7 @@ func differences(all []Difference) (texts []string) {
 func applied(t *testing.T, owner Owner) (*server, []Entry) {
 	t.Helper()
 	s := newServer()
-	result, err := New(s, user, owner, false).Apply(t.Context(), configMaps(5), Options{})
+	result, err := New(s, user(), owner, false).Apply(t.Context(), configMaps(5), Options{})
 	must.Succeed(t, err)
 	s.requests = nil
 	return s, result.Entries()
@@ -61,7 +61,7 @@ func TestDiff(t *testing.T) {
 		for _, o := range manifests {
 			copies = append(copies, o.DeepCopy())
 		}
-		all, err := New(s, user, owner, false).Diff(t.Context(), copies, Options{Inventory: inventory}, prune)
+		all, err := New(s, user(), owner, false).Diff(t.Context(), copies, Options{Inventory: inventory}, prune)
 		must.Succeed(t, err)
 		want := []string{
 			"created Namespace/new",
@@ -90,9 +90,9 @@ func TestDiffMasks(t *testing.T) {
 		}
 		s := newServer()
 		owner := Owner{Namespace: "apps", Name: "app"}
-		_, err := New(s, user, owner, false).Apply(t.Context(), manifest(before), Options{})
+		_, err := New(s, user(), owner, false).Apply(t.Context(), manifest(before), Options{})
 		must.Succeed(t, err)
-		all, err := New(s, user, owner, kind != "Secret").Diff(t.Context(), manifest(after), Options{}, true)
+		all, err := New(s, user(), owner, kind != "Secret").Diff(t.Context(), manifest(after), Options{}, true)
 		must.Succeed(t, err)
 		want := []string{"changed " + kind + "/apps/a /data/k:***>*** (changed) /metadata/annotations/a:***>*** (changed)"}
 		if got := differences(all); !slices.Equal(got, want) {
@@ -104,7 +104,7 @@ func TestDiffMasks(t *testing.T) {
 			}
 			return nil
 		}
-		_, err = New(s, user, owner, kind != "Secret").Diff(t.Context(), manifest(after), Options{}, true)
+		_, err = New(s, user(), owner, kind != "Secret").Diff(t.Context(), manifest(after), Options{}, true)
 		if failed, ok := errors.AsType[*Error](err); !ok || failed.Reason != ReasonInvalid || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%s: %v", kind, err)
 		}
@@ -131,7 +131,7 @@ func TestDiffForce(t *testing.T) {
 			}
 			return apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, name, field.ErrorList{field.Invalid(field.NewPath("data"), "x", c.text)})
 		}
-		all, err := New(s, user, owner, false).Diff(t.Context(), configMaps(1), Options{Inventory: inventory[:1], Force: c.force}, true)
+		all, err := New(s, user(), owner, false).Diff(t.Context(), configMaps(1), Options{Inventory: inventory[:1], Force: c.force}, true)
 		if got := strings.Join(differences(all), " "); got != c.want || (err == nil) != (c.want != "") || s.count("delete") > 0 {
 			t.Errorf("%s: %q, %v, requests %q", name, got, err, s.requests)
 		}
@@ -141,7 +141,7 @@ func TestDiffForce(t *testing.T) {
 // TestDiffOwner asserts that an object of another owner is refused, as Apply does.
 func TestDiffOwner(t *testing.T) {
 	s, _ := applied(t, Owner{Namespace: "apps", Name: "other"})
-	_, err := New(s, user, Owner{Namespace: "apps", Name: "app"}, false).Diff(t.Context(), configMaps(1), Options{}, true)
+	_, err := New(s, user(), Owner{Namespace: "apps", Name: "app"}, false).Diff(t.Context(), configMaps(1), Options{}, true)
 	if failed, ok := errors.AsType[*Error](err); !ok || failed.Reason != ReasonOwned {
 		t.Error(err)
 	}
@@ -157,7 +157,7 @@ func TestDiffOfNewPlaces(t *testing.T) {
 		}
 		return nil
 	}
-	a := New(s, user, Owner{Namespace: "apps", Name: "app"}, false)
+	a := New(s, user(), Owner{Namespace: "apps", Name: "app"}, false)
 	inside, thing := object1("v1", "ConfigMap", "made", "inside"), object1("new.example.com/v1", "Thing", "apps", "a")
 	definition := object1("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "things.new.example.com")
 	definition.Object["spec"] = map[string]any{"group": "new.example.com", "names": map[string]any{"kind": "Thing"}}

@@ -85,14 +85,14 @@ func (a *Applier) failure(verb string, key object.ObjMetadata, err error) error 
 		return known
 	}
 	reason, fix := a.explain(verb, key, err)
-	return &Error{Reason: reason, Verb: verb, Key: key, User: a.user, Err: err, Fix: fix, text: a.text(key, err)}
+	return &Error{Reason: reason, Verb: verb, Key: key, User: a.user.Name, Err: err, Fix: fix, text: a.text(key, err)}
 }
 
 // owned returns the error for an object that belongs to another owner.
 func (a *Applier) owned(key object.ObjMetadata, other Owner) error {
 	text := fmt.Sprintf("the object belongs to Kustomization %s/%s", other.Namespace, other.Name)
 	return &Error{
-		Reason: ReasonOwned, Verb: verbApply, Key: key, User: a.user, Err: errors.New(text), text: text,
+		Reason: ReasonOwned, Verb: verbApply, Key: key, User: a.user.Name, Err: errors.New(text), text: text,
 		Fix: "remove the object from one of the two; to move it without a gap, set the annotation " + annotation(pruneName) + ": disabled first",
 	}
 }
@@ -104,24 +104,34 @@ func (a *Applier) ownedByFlux(key object.ObjMetadata, flux Owner) error {
 	if flux != a.owner {
 		fix = "remove the object from one of the two; if Flux's is gone, remove the labels " + strings.Join(fluxLabels(), " and ") + " from the object"
 	}
-	return &Error{Reason: ReasonOwned, Verb: verbApply, Key: key, User: a.user, Err: errors.New(text), text: text, Fix: fix}
+	return &Error{Reason: ReasonOwned, Verb: verbApply, Key: key, User: a.user.Name, Err: errors.New(text), text: text, Fix: fix}
+}
+
+// advisor is an error of a client that knows the user's next step.
+type advisor interface {
+	error
+
+	NextStep() string
 }
 
 // explain returns the reason for an API server's answer, and the next step.
 func (a *Applier) explain(verb string, key object.ObjMetadata, err error) (reason Reason, fix string) {
 	text := err.Error()
 	immutable := isImmutable(text)
+	advises, ok := errors.AsType[advisor](err)
 	switch {
+	case ok:
+		return ReasonUnavailable, advises.NextStep()
 	case apimeta.IsNoMatchError(err):
 		return ReasonUnknownKind, "install the CustomResourceDefinition of " + key.GroupKind.String() + ", or add it to the same artifact"
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ReasonTerminating, "wait until namespace " + key.Namespace + " is deleted, and create it again"
 	case apierrors.IsForbidden(err) && strings.Contains(text, "cannot impersonate resource"):
-		return ReasonImpersonation, "ask the administrator to list the namespace in the chart's rbac.tenantNamespaces"
+		return ReasonImpersonation, a.user.Permit
 	case isAdmission(text):
 		return ReasonDenied, "change the object so that the cluster's admission policies allow it"
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return ReasonForbidden, fmt.Sprintf("let a Role and a RoleBinding give %s the missing right, or remove the object", a.user)
+		return ReasonForbidden, fmt.Sprintf("let a Role and a RoleBinding give %s the missing right, or remove the object", a.user.Name)
 	case immutable:
 		return ReasonImmutable, `set spec.force, or the annotation ` + annotation(forceName) + `: Enabled on the object, to delete and create the object anew`
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):

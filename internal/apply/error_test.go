@@ -15,7 +15,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-const user = "system:serviceaccount:apps:deployer"
+const userName = "system:serviceaccount:apps:deployer"
+
+// user returns the user of the tests.
+func user() User { return User{Name: userName, Permit: "list the namespace"} }
+
+// adviceError is an error that says what to do.
+type adviceError struct{}
+
+func (adviceError) Error() string    { return "address refused" }
+func (adviceError) NextStep() string { return "list the host" }
 
 // TestReasons asserts the reason of each answer of an API server.
 func TestReasons(t *testing.T) {
@@ -46,9 +55,10 @@ func TestReasons(t *testing.T) {
 		{apierrors.NewTooManyRequests("wait", 1), ReasonUnavailable, true},
 		{apierrors.NewInternalError(errors.New("etcd")), ReasonUnavailable, true},
 		{errors.New("connection refused"), ReasonUnavailable, true},
+		{adviceError{}, ReasonUnavailable, true},
 		{&apimeta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "example.com", Kind: "Widget"}}, ReasonUnknownKind, false},
 	} {
-		a := New(newServer(), user, Owner{Namespace: "apps", Name: "app"}, false)
+		a := New(newServer(), user(), Owner{Namespace: "apps", Name: "app"}, false)
 		key := EntryOf(object1("v1", "ConfigMap", "apps", "a")).Key
 		err := a.failure(verbApply, key, fmt.Errorf("wrapped: %w", c.err))
 		got, ok := errors.AsType[*Error](err)
@@ -58,7 +68,7 @@ func TestReasons(t *testing.T) {
 		if again := a.failure(verbGet, key, err); !errors.Is(again, err) {
 			t.Errorf("the error is explained twice: %v", again)
 		}
-		if !strings.HasPrefix(err.Error(), "apply ConfigMap/apps/a as "+user+": ") {
+		if !strings.HasPrefix(err.Error(), "apply ConfigMap/apps/a as "+userName+": ") {
 			t.Error(err)
 		}
 	}
@@ -70,21 +80,29 @@ func TestErrorsHideSecrets(t *testing.T) {
 	secret := EntryOf(object1("v1", "Secret", "apps", "s")).Key
 	plain := EntryOf(object1("v1", "ConfigMap", "apps", "c")).Key
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "s", field.ErrorList{field.Invalid(field.NewPath("data").Key(value), value, "no "+value)})
-	a := New(newServer(), user, Owner{}, true)
+	a := New(newServer(), user(), Owner{}, true)
 	for name, err := range map[string]error{
-		"invalid":            New(newServer(), user, Owner{}, false).failure(verbApply, secret, invalid),
-		"another failure":    New(newServer(), user, Owner{}, false).failure(verbApply, secret, errors.New(".stringData.key: expected string, got "+value)),
+		"invalid":            New(newServer(), user(), Owner{}, false).failure(verbApply, secret, invalid),
+		"another failure":    New(newServer(), user(), Owner{}, false).failure(verbApply, secret, errors.New(".stringData.key: expected string, got "+value)),
 		"a substituted text": a.failure(verbApply, plain, errors.New("bad "+value)),
 		"a quoted value":     a.failure(verbApply, plain, apierrors.NewBadRequest(fmt.Sprintf("bad %q", value+"\n"))),
 		"a policy":           a.failure(verbApply, plain, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "c", errors.New("admission webhook denied "+value))),
-		"a long text":        New(newServer(), user, Owner{}, false).failure(verbApply, plain, errors.New(strings.Repeat("long ", 1000))),
+		"a long text":        New(newServer(), user(), Owner{}, false).failure(verbApply, plain, errors.New(strings.Repeat("long ", 1000))),
 	} {
 		if text := err.Error(); strings.Contains(text, value) || len(text) > 2000 {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
-	if text := New(newServer(), user, Owner{}, false).failure(verbApply, secret, invalid).Error(); !strings.Contains(text, "(data)") {
+	if text := New(newServer(), user(), Owner{}, false).failure(verbApply, secret, invalid).Error(); !strings.Contains(text, "(data)") {
 		t.Errorf("the field is not named: %s", text)
+	}
+	for _, c := range []struct{ err, says string }{
+		{New(newServer(), user(), Owner{}, false).failure(verbApply, plain, adviceError{}).Error(), "address refused; list the host"},
+		{New(newServer(), user(), Owner{}, false).failure(verbApply, plain, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("cannot impersonate resource"))).Error(), "; list the namespace"},
+	} {
+		if !strings.HasSuffix(c.err, c.says) {
+			t.Errorf("%s, want %q at the end", c.err, c.says)
+		}
 	}
 	if err := a.failure(verbApply, secret, context.DeadlineExceeded); !strings.Contains(err.Error(), "deadline") {
 		t.Errorf("a deadline is hidden: %v", err)

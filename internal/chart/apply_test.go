@@ -7,6 +7,7 @@ package chart_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/lanyard-dev/lanyard/internal/chart"
@@ -58,5 +59,20 @@ func TestOnlyTenantsAreImpersonated(t *testing.T) {
 	}
 	if !slices.Equal(roles, []string{"ClusterRole lanyard-apply-controller-tenant"}) || !slices.Equal(bound, []string{"RoleBinding tenant-a", "RoleBinding tenant-b"}) {
 		t.Errorf("roles %q, bound %q", roles, bound)
+	}
+}
+
+// TestHostsOfOtherClusters checks that the apply controller gets the hosts that tenants may name.
+func TestHostsOfOtherClusters(t *testing.T) {
+	text, err := chart.Render(release(map[string]any{
+		"apply": map[string]any{"enabled": true}, "rbac": map[string]any{"tenantNamespaces": []any{"tenant-a"}},
+		"identity": map[string]any{"allowedEndpointHosts": []any{"api.corp.example.com:6443"}, "denyCIDRs": []any{"10.0.0.0/8"}},
+	}))
+	must.Succeed(t, err)
+	// The controller, and the apply controller.
+	for _, argument := range []string{"--allowed-endpoint-hosts=api.corp.example.com:6443", "--deny-cidrs=10.0.0.0/8"} {
+		if n := strings.Count(string(text), argument); n != 2 {
+			t.Errorf("%d programs have %s", n, argument)
+		}
 	}
 }

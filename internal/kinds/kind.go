@@ -147,6 +147,9 @@ type Kind struct {
 	// Account returns the name of the ServiceAccount that an object acts as at the API server; empty
 	// if the spec names none. The function is nil if objects of the kind do not act there.
 	Account func(Resource) string
+	// KubeConfig returns the name of the Secret with the kubeconfig file of the cluster in which an object
+	// acts; empty for this cluster. Nil: all objects of the kind act in this cluster.
+	KubeConfig func(Resource) string
 	// IdentityRef returns an object's reference to an AWS identity; nil if there is no reference.
 	// The function is nil if objects of the kind cannot refer to an AWS identity.
 	IdentityRef func(Resource) *spec.IdentityRef

@@ -70,6 +70,12 @@ func Kustomization() Kind {
 		New:     func() Resource { return &v1alpha1.Kustomization{} },
 		NewList: func() List { return &v1alpha1.KustomizationList{} },
 		Account: of(func(o *v1alpha1.Kustomization) string { return o.Spec.ServiceAccountName }),
+		KubeConfig: of(func(o *v1alpha1.Kustomization) string {
+			if config := o.Spec.KubeConfig; config != nil && config.SecretRef != nil {
+				return config.SecretRef.Name
+			}
+			return ""
+		}),
 		Success: "Applied",
 		Source: of(func(o *v1alpha1.Kustomization) string {
 			return strings.TrimSuffix(o.Spec.SourceRef.Kind+"/"+o.Spec.SourceRef.Name+"/"+strings.Trim(strings.TrimPrefix(o.Spec.Path, "."), "/"), "/")

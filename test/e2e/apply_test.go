@@ -151,7 +151,7 @@ func (w *applyWorld) as(t *testing.T) *impersonation.Client {
 func (w *applyWorld) applier(t *testing.T, name string) *apply.Applier {
 	t.Helper()
 	c := w.as(t)
-	return apply.New(c, c.User(), apply.Owner{Namespace: w.namespace, Name: name}, false)
+	return apply.New(c, apply.User{Name: c.User()}, apply.Owner{Namespace: w.namespace, Name: name}, false)
 }
 
 // manifests parses documents of YAML. NAMESPACE stands for the tenant's namespace.
@@ -346,7 +346,7 @@ func TestApply(t *testing.T) {
 		if made := w.requests.take(); len(stores(made)) > 0 {
 			t.Errorf("stored %q", stores(made))
 		}
-		administrator := apply.New(wholeCluster{objects}, "administrator", apply.Owner{Namespace: w.namespace, Name: "app"}, false)
+		administrator := apply.New(wholeCluster{objects}, apply.User{Name: "administrator"}, apply.Owner{Namespace: w.namespace, Name: "app"}, false)
 		fresh := w.manifests(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: NAMESPACE-new, name: one}\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: NAMESPACE-new}")
 		if got := effects(t, administrator, fresh, apply.Options{}); !maps.Equal(got, map[string]int{"created": 2}) {
 			t.Errorf("a new namespace: %v", got)
@@ -456,7 +456,7 @@ func TestApplyRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			manifests := w.manifests(t, head+"ConfigMap\nmetadata: {namespace: NAMESPACE, name: good}\n---\n"+c.manifest)
 			tenant := w.as(t)
-			applier := apply.New(tenant, tenant.User(), apply.Owner{Namespace: w.namespace, Name: "refused"}, c.secret)
+			applier := apply.New(tenant, apply.User{Name: tenant.User()}, apply.Owner{Namespace: w.namespace, Name: "refused"}, c.secret)
 			_, err := applier.Apply(t.Context(), manifests, apply.Options{Force: c.force, BeforeWrite: func(context.Context) error {
 				t.Error("something is stored")
 				return nil

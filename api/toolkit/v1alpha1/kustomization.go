@@ -21,6 +21,7 @@ const KustomizationKind = "Kustomization"
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Namespaced,shortName=lks,categories=lanyard
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters, because each applied object gets the name as a label"
+// +kubebuilder:validation:XValidation:rule="has(self.spec.kubeConfig) == has(oldSelf.spec.kubeConfig) || !has(self.status) || !has(self.status.inventory) || size(self.status.inventory.entries) == 0",message="spec.kubeConfig cannot be added or removed while status.inventory has objects, because nobody would delete them: delete this Kustomization, and create it anew"
 // +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.sourceRef.name`,description="Source whose artifact is applied"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="True once the cluster has the objects that the artifact asks for"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Reason of the condition Ready, for programs"
@@ -102,7 +103,8 @@ type KustomizationSpec struct {
 	// serviceAccountName names the ServiceAccount in this object's namespace that applies, such as
 	// "deployer". All requests for the applied objects are sent as this account. Default: the
 	// account that the controller's administrator has set (--default-service-account). Without
-	// both, the object becomes Stalled.
+	// both, the object becomes Stalled. With kubeConfig, there is no default: the user of the file
+	// applies.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -247,11 +249,42 @@ type KustomizationSpec struct {
 	// +kubebuilder:validation:XValidation:rule="false",message="decryption is not supported yet: let Flux apply this Kustomization"
 	Decryption *Unsupported `json:"decryption,omitempty"`
 
-	// kubeConfig is a field of Flux that Lanyard does not have yet. It is refused.
+	// kubeConfig names another cluster that gets the manifests. The user of the kubeconfig file acts
+	// there. If serviceAccountName is set, this user impersonates
+	// system:serviceaccount:<namespace>:<serviceAccountName> there. The controller's default account is
+	// never impersonated in another cluster. Default: this cluster.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="false",message="kubeConfig is not supported yet: let Flux apply this Kustomization"
-	KubeConfig *Unsupported `json:"kubeConfig,omitempty"`
+	KubeConfig *KubeConfigReference `json:"kubeConfig,omitempty"`
+}
+
+// KubeConfigReference names a kubeconfig file.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.secretRef) || has(self.configMapRef)",message="secretRef is required: name the Secret with the kubeconfig file"
+type KubeConfigReference struct {
+	// secretRef names the Secret with the file, in this object's namespace. Required.
+	//
+	// +optional
+	SecretRef *SecretKeyReference `json:"secretRef,omitempty"`
+
+	// configMapRef is a field of Flux that Lanyard does not have yet. It is refused.
+	//
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="false",message="a cluster without a stored credential (configMapRef) is not supported yet: use secretRef, or let Flux apply this Kustomization"
+	ConfigMapRef *Unsupported `json:"configMapRef,omitempty"`
+}
+
+// SecretKeyReference names a key of a Secret in the same namespace.
+type SecretKeyReference struct {
+	meta.LocalReference `json:",inline"`
+
+	// key is the key of the Secret's data. Default: "value" or, if the Secret does not have this key,
+	// "value.yaml".
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Key string `json:"key,omitempty"`
 }
 
 // KustomizationDependency names a Kustomization in the same namespace.

@@ -157,7 +157,7 @@ func (d *diff) compare(ctx context.Context) ([]apply.Difference, error) {
 		utils.SetCommonMetadata(manifests, common.Labels, common.Annotations)
 	}
 	owner := apply.Owner{Namespace: o.Namespace, Name: o.Name}
-	applier := apply.New(harmless, "you", owner, namesSecret(o))
+	applier := apply.New(harmless, apply.User{Name: "you", Permit: "use a kubeconfig that impersonates nobody"}, owner, namesSecret(o))
 	return applier.Diff(ctx, manifests, apply.Options{
 		Inventory: inventory, Force: o.Spec.Force, TakeOver: o.Status.LastAppliedRevision == "", Ignore: ignored,
 		Yields: func(ctx context.Context, e apply.Entry, other apply.Owner) (bool, error) {

@@ -20,7 +20,6 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/health"
-	"github.com/lanyard-dev/lanyard/internal/impersonation"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
@@ -32,7 +31,7 @@ type run struct {
 	o         *v1alpha1.Kustomization
 	owner     apply.Owner
 	plan      plan
-	tenant    *impersonation.Client
+	to        *destination
 	applier   *apply.Applier
 	variables desired.Variables
 	judge     *health.Judge
@@ -58,6 +57,7 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 	if err := r.begin(ctx); err != nil {
 		return object.News{}, err
 	}
+	defer r.to.close()
 	o.Status.LastAttemptedRevision = p.revision
 	if r.last.input != r.input || r.watch.since.IsZero() {
 		r.attempt.began = r.began
@@ -178,21 +178,49 @@ func newsOf(revision string, changed []apply.Change, deleted []apply.Entry) obje
 	return object.News{Reason: "Applied", Note: note.String()}
 }
 
-// begin finds the account, the variables, and what was applied last.
+// begin finds the cluster, the variables, and what was applied last. If it returns no error, the caller
+// must close the cluster.
 func (r *run) begin(ctx context.Context) (err error) {
-	if r.tenant, err = r.Clients.As(ctx, r.plan.account); err != nil {
-		if auth.CodeOf(err) == auth.CodeSubjectNotFound {
-			return object.Retryable(err) // the program watches no accounts
+	if r.to, err = r.destination(ctx, r.o, r.plan.account); err != nil {
+		return unwatched(err)
+	}
+	if err = r.recall(ctx); err != nil {
+		r.to.close()
+	}
+	return err
+}
+
+// unwatched makes the error of a missing ServiceAccount one that is retried. The program watches no
+// accounts.
+func unwatched(err error) error {
+	if auth.CodeOf(err) == auth.CodeSubjectNotFound {
+		return object.Retryable(err)
+	}
+	return err
+}
+
+// readVariables reads the variables in this cluster, also if the manifests are for another cluster.
+func (r *run) readVariables(ctx context.Context) (desired.Variables, error) {
+	var reader client.Reader = r.to
+	if r.to.cluster != "" && readsVariables(r.o.Spec) {
+		tenant, err := r.Clients.As(ctx, r.plan.account)
+		if err != nil {
+			return desired.Variables{}, unwatched(err)
 		}
+		reader = tenant
+	}
+	return desired.ReadVariables(ctx, reader, r.o)
+}
+
+// recall finds the variables, and what was applied last.
+func (r *run) recall(ctx context.Context) (err error) {
+	if r.variables, err = r.readVariables(ctx); err != nil {
 		return err
 	}
-	if r.variables, err = desired.ReadVariables(ctx, r.tenant, r.o); err != nil {
+	if r.input, err = r.Records.hash(r.plan, r.to.cluster, r.variables.Values); err != nil {
 		return err
 	}
-	if r.input, err = r.Records.hash(r.plan, r.variables.Values); err != nil {
-		return err
-	}
-	r.applier = newApplier(r.tenant, r.owner, r.variables.Secret)
+	r.applier = newApplier(r.to, r.owner, r.variables.Secret)
 	r.judge = health.New(r.Expressions, r.owner.Namespace, r.plan.checks, r.variables.Secret)
 	last, known := r.Records.get(r.o)
 	r.last, r.inventory, r.stored, r.watch, r.attempt = last, last.inventory, last.inventory, last.watch, last.attempt
@@ -207,8 +235,8 @@ func (r *run) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-func newApplier(tenant *impersonation.Client, owner apply.Owner, secret bool) *apply.Applier {
-	return apply.New(tenant, tenant.User(), owner, secret)
+func newApplier(to *destination, owner apply.Owner, secret bool) *apply.Applier {
+	return apply.New(to, to.user, owner, secret)
 }
 
 // build downloads the artifact, and builds the manifests.
@@ -253,7 +281,7 @@ func (r *run) apply(ctx context.Context, manifests []*unstructured.Unstructured,
 	never := r.o.Status.LastAppliedRevision == "" && r.last.input == hash{}
 	return r.applier.Apply(ctx, manifests, apply.Options{
 		Inventory: r.inventory, State: state, Force: r.plan.force, Ignore: r.plan.ignore, TakeOver: never || object.RetryNow(r.o),
-		Yields: r.yields, BeforeDelete: r.tenant.Verify, Seen: r.seen,
+		Yields: r.yields, BeforeDelete: r.to.verify, Seen: r.seen,
 		BeforeWrite: func(ctx context.Context) error { return r.announce(ctx, wanted) },
 	})
 }
@@ -284,8 +312,8 @@ func (r *run) prune(ctx context.Context, result *apply.Result) (deleted []apply.
 		r.setInventory(applied)
 		return nil, nil
 	}
-	// A deletion cannot be undone. So the account must still be there.
-	if err := r.tenant.Verify(ctx); err != nil {
+	// A deletion cannot be undone. So the account, or the kubeconfig file, must still be there.
+	if err := r.to.verify(ctx); err != nil {
 		return nil, err
 	}
 	pruned, err := r.applier.Prune(ctx, obsolete, result)

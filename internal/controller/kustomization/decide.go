@@ -77,18 +77,32 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 	return p, err
 }
 
-// account returns the ServiceAccount that applies.
+// account returns the ServiceAccount that applies, and that reads the variables of spec.postBuild. The
+// manifests for another cluster need no account if they have no such variables.
 func (k *kind) account(o *v1alpha1.Kustomization) (auth.Subject, error) {
 	name := cmp.Or(o.Spec.ServiceAccountName, k.DefaultServiceAccount)
+	if name == "" && o.Spec.KubeConfig != nil && !readsVariables(o.Spec) {
+		return auth.Subject{}, nil
+	}
 	if name == "" {
 		return auth.Subject{}, object.Invalid("spec.serviceAccountName", "name the ServiceAccount of this namespace that may apply the manifests",
 			"it is not set, and the administrator has set no default")
 	}
+	return accountOf(o, name)
+}
+
+// accountOf returns a ServiceAccount in the Kustomization's namespace.
+func accountOf(o *v1alpha1.Kustomization, name string) (auth.Subject, error) {
 	account, err := auth.ServiceAccount(o.Namespace, name)
 	if err != nil {
 		return auth.Subject{}, object.Invalid("spec.serviceAccountName", "write the name of a ServiceAccount of this namespace", "%w", err)
 	}
 	return account, nil
+}
+
+// readsVariables reports whether variables come from ConfigMaps or Secrets.
+func readsVariables(s v1alpha1.KustomizationSpec) bool {
+	return s.PostBuild != nil && len(s.PostBuild.SubstituteFrom) > 0
 }
 
 // checkBounds checks rules of the schema again, because an object may be older than a rule.

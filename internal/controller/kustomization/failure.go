@@ -59,6 +59,9 @@ func (*kind) Explain(err error) (object.Failure, bool) {
 	if unavailable || crowded {
 		return object.Failure{Reason: meta.ReasonBuildUnavailable}, true
 	}
+	if _, ok := errors.AsType[*kubeConfigError](err); ok { // nobody watches Secrets, so never Stalled
+		return object.Failure{Reason: meta.ReasonKubeConfigRefused}, true
+	}
 	if _, ok := errors.AsType[*desired.VariablesError](err); ok {
 		return object.Failure{Reason: meta.ReasonSubstitutionFailed}, true
 	}

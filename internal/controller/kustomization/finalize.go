@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
-	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
@@ -30,15 +29,16 @@ func (k *kind) Finalize(ctx context.Context, o *v1alpha1.Kustomization) error {
 	if err != nil {
 		return leftover(ctx, inventory, err)
 	}
-	tenant, err := k.Clients.As(ctx, account)
-	if code := auth.CodeOf(err); code == auth.CodeSubjectNotFound || code == auth.CodeProofDenied {
+	to, err := k.destination(ctx, o, account)
+	if err != nil && isLost(err) {
 		return leftover(ctx, inventory, err)
 	}
 	if err != nil {
 		return err
 	}
+	defer to.close()
 	// Errors of deletions have no values of the objects.
-	applier := newApplier(tenant, apply.Owner{Namespace: o.Namespace, Name: o.Name}, false)
+	applier := newApplier(to, apply.Owner{Namespace: o.Namespace, Name: o.Name}, false)
 	pruned, err := applier.Prune(ctx, inventory, nil)
 	failed, known := errors.AsType[*apply.Error](err)
 	switch {

@@ -49,7 +49,7 @@ func newRun(t *testing.T, o *v1alpha1.Kustomization, all ...client.Object) *run 
 	must.Succeed(t, err)
 	return &run{
 		kind: k, o: o, owner: apply.Owner{Namespace: o.Namespace, Name: o.Name}, plan: p, began: time.Now(), judge: health.New(nil, "team-a", nil, false),
-		applier: apply.New(cluster{c}, "user", apply.Owner{}, false), watch: watch{healthy: &apply.Versions{}},
+		applier: apply.New(cluster{c}, apply.User{Name: "user"}, apply.Owner{}, false), watch: watch{healthy: &apply.Versions{}},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/expression"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
+	"github.com/lanyard-dev/lanyard/internal/kubeconfig"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 )
 
@@ -19,7 +20,10 @@ import (
 type Options struct {
 	// Clients act as the tenants' accounts.
 	Clients *impersonation.Clients
-	// Live reads Kustomizations from the API server, with their inventories.
+	// Clusters are other clusters, which spec.kubeConfig names.
+	Clusters *kubeconfig.Clusters
+	// Live reads Kustomizations with their inventories, and Secrets with kubeconfig files, from the API
+	// server.
 	Live client.Reader
 	// Sources have the artifacts.
 	Sources *Sources

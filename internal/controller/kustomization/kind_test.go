@@ -218,7 +218,7 @@ func TestInput(t *testing.T) {
 		return p
 	}
 	sum := func(r *Records, p plan, values map[string]string) hash {
-		h, err := r.hash(p, values)
+		h, err := r.hash(p, "", values)
 		must.Succeed(t, err)
 		return h
 	}
@@ -232,6 +232,9 @@ func TestInput(t *testing.T) {
 	}
 	if first == sum(k.Records, same, map[string]string{"a": "2"}) {
 		t.Error("the values are not in the hash")
+	}
+	if other, err := k.Records.hash(same, "another cluster", map[string]string{"a": "1"}); err != nil || first == other {
+		t.Error("the cluster is not in the hash")
 	}
 	for name, change := range map[string]func(*v1alpha1.Kustomization){
 		"account": func(o *v1alpha1.Kustomization) { o.Spec.ServiceAccountName = "other" },
@@ -294,7 +297,7 @@ func TestYields(t *testing.T) {
 		return o
 	}
 	k := newKind(t, owner("owner", e.ID()), owner("former", "team-a_c__ConfigMap"), owner("new"), owner("damaged", "damaged"))
-	r := &run{kind: k, owner: apply.Owner{Namespace: "team-a", Name: "app"}, applier: apply.New(cluster{k.Live.(client.Client)}, "user", apply.Owner{}, false)}
+	r := &run{kind: k, owner: apply.Owner{Namespace: "team-a", Name: "app"}, applier: apply.New(cluster{k.Live.(client.Client)}, apply.User{Name: "user"}, apply.Owner{}, false)}
 	for other, want := range map[apply.Owner]bool{
 		{Namespace: "team-a", Name: "owner"}: false, {Namespace: "team-a", Name: "former"}: true, {Namespace: "team-a", Name: "new"}: true,
 		{Namespace: "team-a", Name: "gone"}: true, {Namespace: "team-b", Name: "gone"}: false,
@@ -325,6 +328,7 @@ func TestExplain(t *testing.T) {
 		{&buildError{err: &kustomize.Error{Reason: kustomize.ReasonTooLarge}}, meta.ReasonBuildFailed, false},
 		{&sandbox.Error{Err: errors.New("x")}, meta.ReasonBuildUnavailable, false},
 		{&share.NoPlaceError{}, meta.ReasonBuildUnavailable, false},
+		{&kubeConfigError{err: errors.New("x")}, meta.ReasonKubeConfigRefused, false},
 		{&desired.VariablesError{Err: errors.New("x")}, meta.ReasonSubstitutionFailed, false},
 		{&apply.Error{Reason: apply.ReasonForbidden}, meta.ReasonApplyRefused, false},
 		{&apply.Error{Reason: apply.ReasonUnavailable}, meta.ReasonApplyFailed, false},
@@ -409,7 +413,7 @@ func TestAnnounce(t *testing.T) {
 		return e
 	}
 	k, o := newKind(t), kustomization()
-	first := &run{kind: k, o: o, applier: apply.New(cluster{k.Live.(client.Client)}, "user", apply.Owner{}, false)}
+	first := &run{kind: k, o: o, applier: apply.New(cluster{k.Live.(client.Client)}, apply.User{Name: "user"}, apply.Owner{}, false)}
 	first.save = func(context.Context) error { return errors.New("lost") }
 	if err := first.announce(t.Context(), []apply.Entry{entry("new")}); err == nil {
 		t.Error("the first write is lost")
@@ -418,7 +422,7 @@ func TestAnnounce(t *testing.T) {
 		t.Error("the first write may have been carried out")
 	}
 	old := []apply.Entry{entry("old")}
-	r := &run{kind: k, o: o, inventory: old, stored: old, applier: apply.New(cluster{k.Live.(client.Client)}, "user", apply.Owner{}, false)}
+	r := &run{kind: k, o: o, inventory: old, stored: old, applier: apply.New(cluster{k.Live.(client.Client)}, apply.User{Name: "user"}, apply.Owner{}, false)}
 	failed := errors.New("too large")
 	r.save = func(context.Context) error { return failed }
 	if err := r.announce(t.Context(), []apply.Entry{entry("new")}); !errors.Is(err, failed) {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
@@ -39,6 +40,8 @@ type Flags struct {
 	// DefaultServiceAccount is the name of the account for Kustomizations that name no account;
 	// empty for no default.
 	DefaultServiceAccount string
+	// Guard decides which API servers and proxies a kubeconfig file of a tenant may name.
+	Guard endpoint.Guard
 
 	// BuildConcurrent is the number of builds at once.
 	BuildConcurrent int
@@ -77,6 +80,8 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 	set.Var(&artifact, "artifact-max-size", "largest size of one artifact")
 	set.BoolVar(&f.ExternalArtifacts, "external-artifacts", false, "let objects use Flux's ExternalArtifacts as sources; the cluster must have the kind")
 	set.StringVar(&f.DefaultServiceAccount, "default-service-account", "", "ServiceAccount of the own namespace for objects that name none; default none: they are refused")
+	set.Var(&f.Guard.AllowHosts, "allowed-endpoint-hosts", "API servers and proxies of other clusters (spec.kubeConfig) that may have any address; exact names, no wildcards")
+	set.Var(&f.Guard.DenyCIDRs, "deny-cidrs", "networks in which the API servers and proxies of other clusters must not be, unless --allowed-endpoint-hosts lists them. The value replaces the default. Loopback, link-local and metadata services are always refused, also with --deny-cidrs=")
 	set.IntVar(&f.BuildConcurrent, "build-concurrent", 2, "number of builds at once; each uses up to --build-max-memory")
 	set.Var(&memory, "build-max-memory", "memory that one build may use")
 	set.DurationVar(&f.BuildTimeout, "build-timeout", 30*time.Second, "how long one build may take")
