@@ -391,7 +391,7 @@ func TestFlagsOfferNoFiles(t *testing.T) {
 				return
 			}
 			folderOnly := slices.Contains([]string{"lanyard pull artifact", "lanyard diff kustomization"}, sub.CommandPath())
-			takesFile := f.Name == "kubeconfig" || f.Name == "output" && sub.Name() == "token" ||
+			takesFile := strings.HasSuffix(f.Name, "kubeconfig") || f.Name == "output" && sub.Name() == "token" ||
 				f.Name == "sa-token" || f.Name == "token-file" || f.Name == "path" && !folderOnly
 			line := append(strings.Fields(sub.CommandPath())[1:], "--"+f.Name, "")
 			var c command

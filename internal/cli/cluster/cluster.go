@@ -75,6 +75,12 @@ func (f *Flags) AddTo(c *cobra.Command) {
 	frame.CompleteFlag(c, "namespace", f.completeNamespaces)
 }
 
+// At returns flags for another cluster, which the kubeconfig file names.
+func (f Flags) At(kubeconfig string) *Flags {
+	f.kubeconfig = kubeconfig
+	return &f
+}
+
 // config finds the kubeconfig as kubectl does, but takes the environment and the home folder from
 // f.Std.
 func (f *Flags) config() clientcmd.ClientConfig {

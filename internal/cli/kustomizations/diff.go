@@ -24,13 +24,14 @@ type diff struct {
 	path    string // the value of --path
 	cluster *cluster.Client
 	target  cluster.Target
+	remote  *cluster.Flags // the cluster of spec.kubeConfig; nil if none is named
 }
 
 // NewDiff returns the subcommand kustomization of lanyard diff. The program is the path of this
 // program's file, which builds the manifests in a child; empty if it is not known.
 func NewDiff(std frame.IO, program string) *cobra.Command {
 	flags := cluster.Flags{Std: std}
-	path := ""
+	path, remote := "", ""
 	c := &cobra.Command{
 		Use:   "kustomization NAME --path=FOLDER",
 		Short: "Show what a Kustomization would change if its artifact had a folder's content",
@@ -52,6 +53,9 @@ the objects, and get for the ConfigMaps and Secrets of spec.postBuild.substitute
 
 Fields that kubectl or Flux have written, and that the manifests lack, are not shown, although the controller removes them.
 
+If spec.kubeConfig is set, the objects are in another cluster. Say with --remote-kubeconfig how you reach that cluster. The
+Secret of spec.kubeConfig is not read.
+
 The values of Secrets are masked. If substituteFrom names a Secret, the values of all objects are masked. Names of objects and
 of fields are shown.
 
@@ -65,6 +69,7 @@ failed.`,
 	}
 	c.Flags().StringVarP(&path, "path", "f", "", "folder with the content of the artifact (required)")
 	frame.CompleteDir(c, "path")
+	c.Flags().StringVar(&remote, "remote-kubeconfig", "", "how you reach the cluster of spec.kubeConfig (required if the Kustomization has this field)")
 	output := frame.OutputFlag(c, frame.Text, frame.JSON, frame.YAML)
 	flags.AddTo(c)
 	c.Args = func(_ *cobra.Command, args []string) error {
@@ -82,6 +87,9 @@ failed.`,
 	})
 	c.RunE = func(c *cobra.Command, args []string) error {
 		d := diff{program: program, path: path, target: cluster.Target{Kind: v1alpha1.KustomizationKind, Name: args[0]}}
+		if remote != "" {
+			d.remote = flags.At(remote)
+		}
 		var err error
 		if d.cluster, err = flags.Connect(c.Context()); err != nil {
 			return frame.Undecide(err)
@@ -137,6 +145,10 @@ func (d *diff) compare(ctx context.Context) ([]apply.Difference, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s is no Kustomization", d.target)
 	}
+	target, err := d.destination(ctx, o, harmless)
+	if err != nil {
+		return nil, err
+	}
 	inventory, err := desired.Inventory(o)
 	if err != nil {
 		return nil, err
@@ -157,13 +169,30 @@ func (d *diff) compare(ctx context.Context) ([]apply.Difference, error) {
 		utils.SetCommonMetadata(manifests, common.Labels, common.Annotations)
 	}
 	owner := apply.Owner{Namespace: o.Namespace, Name: o.Name}
-	applier := apply.New(harmless, apply.User{Name: "you", Permit: "use a kubeconfig that impersonates nobody"}, owner, namesSecret(o))
+	applier := apply.New(target, apply.User{Name: "you", Permit: "use a kubeconfig that impersonates nobody"}, owner, namesSecret(o))
 	return applier.Diff(ctx, manifests, apply.Options{
 		Inventory: inventory, Force: o.Spec.Force, TakeOver: o.Status.LastAppliedRevision == "", Ignore: ignored,
 		Yields: func(ctx context.Context, e apply.Entry, other apply.Owner) (bool, error) {
 			return desired.Yields(ctx, harmless, owner, other, applier.Canonical, e)
 		},
 	}, o.Spec.Prune)
+}
+
+// destination returns the cluster of the applied objects: own, unless spec.kubeConfig is set.
+func (d *diff) destination(ctx context.Context, o *v1alpha1.Kustomization, own *harmless) (*harmless, error) {
+	switch elsewhere := o.Spec.KubeConfig != nil; {
+	case elsewhere && d.remote == nil:
+		return nil, errors.New("spec.kubeConfig: the objects are in another cluster; say with --remote-kubeconfig how you reach that cluster")
+	case !elsewhere && d.remote != nil:
+		return nil, errors.New("--remote-kubeconfig: the Kustomization has no spec.kubeConfig, so its objects are in its own cluster; leave the flag out")
+	case !elsewhere:
+		return own, nil
+	}
+	remote, err := d.remote.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return newHarmless(remote)
 }
 
 // namesSecret reports whether variables come from Secrets. A Secret that does not exist counts too:

@@ -196,15 +196,22 @@ const (
 	lanyard = "../../../cmd/lanyard"
 )
 
-// newCommand returns a command that reaches a server, with a program as its child.
-func newCommand(t *testing.T, s *server, program string) command {
+// start starts the server, and returns the path of a kubeconfig file for the server.
+func (s *server) start(t *testing.T) (kubeconfig string) {
 	t.Helper()
 	at := httptest.NewServer(s)
 	t.Cleanup(at.Close)
-	c := command{program: filepath.Join(t.TempDir(), "child"), kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	must.Succeed(t, os.WriteFile(c.kubeconfig, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	must.Succeed(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"clusters": [{"name": "c", "cluster": {"server": %q}}], "users": [{"name": "c", "user": {}}],
 		"contexts": [{"name": "c", "context": {"cluster": "c", "user": "c", "namespace": "tenant-a"}}]}`, at.URL), 0o600))
+	return kubeconfig
+}
+
+// newCommand returns a command that reaches a server, with a program as its child.
+func newCommand(t *testing.T, s *server, program string) command {
+	t.Helper()
+	c := command{program: filepath.Join(t.TempDir(), "child"), kubeconfig: s.start(t)}
 	// The test's own binary cannot be the child: the race detector needs more memory than a child may
 	// have.
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", c.program, program)
@@ -272,6 +279,43 @@ func TestNothingChanges(t *testing.T) {
 	status, out, said := c.run(t, "app", "--path", files(t, map[string]string{"same.yaml": configMap("same", "{key: first}")}))
 	if want := "left alone ConfigMap/tenant-a/gone\nunchanged objects: 1\n"; status != 0 || out != want || said != "" {
 		t.Errorf("status %d: %s%s", status, out, said)
+	}
+}
+
+// TestOtherCluster compares the objects of another cluster. The Kustomization and its variables are in
+// this cluster.
+func TestOtherCluster(t *testing.T) {
+	here, there := &server{objects: map[string]fields{}}, &server{objects: map[string]fields{}}
+	here.kustomize(fields{
+		"path": "", "kubeConfig": fields{"secretRef": fields{"name": "remote"}},
+		"postBuild": fields{"substituteFrom": []any{fields{"kind": "ConfigMap", "name": "words"}}},
+	}, "a", "gone")
+	here.add("ConfigMap", "words", fields{"word": "here"}, nil)
+	here.add("ConfigMap", "a", fields{"key": "another object"}, nil)
+	there.add("ConfigMap", "a", fields{"key": "there"}, nil)
+	there.add("ConfigMap", "gone", fields{}, nil)
+	c := newCommand(t, here, small)
+	folder, remote := files(t, map[string]string{"a.yaml": configMap("a", `{key: "${word}"}`)}), there.start(t)
+	status, out, said := c.run(t, "app", "--path", folder, "--remote-kubeconfig", remote)
+	if want := "changed ConfigMap/tenant-a/a\n  /data/key\n  - \"there\"\n  + \"here\"\ndeleted ConfigMap/tenant-a/gone\nunchanged objects: 0\n"; status != frame.Failed || out != want {
+		t.Errorf("status %d: %s%s", status, out, said)
+	}
+	for _, r := range there.requests {
+		if !isHarmless(r) {
+			t.Errorf("sent %s to the other cluster", r)
+		}
+	}
+	for _, r := range here.requests {
+		if strings.Contains(r, "secrets") || strings.HasPrefix(r, "PATCH") {
+			t.Errorf("sent %s to this cluster", r)
+		}
+	}
+	if status, _, said := c.run(t, "app", "--path", folder); status != frame.Undecided || !strings.Contains(said, "say with --remote-kubeconfig") {
+		t.Errorf("without the flag, status %d: %s", status, said)
+	}
+	here.kustomize(fields{"path": ""})
+	if status, _, said := c.run(t, "app", "--path", folder, "--remote-kubeconfig", remote); status != frame.Undecided || !strings.Contains(said, "leave the flag out") {
+		t.Errorf("for this cluster, status %d: %s", status, said)
 	}
 }
 
