@@ -24,7 +24,6 @@ func (o *object) refuseMissing(spec *yamlnode.Node) {
 	)
 	for _, field := range []struct{ name, why string }{
 		{"decryption", keep},
-		{"kubeConfig", keep},
 		{"patchesStrategicMerge", patch},
 		{"patchesJson6902", patch + ", with its target"},
 	} {
@@ -46,12 +45,13 @@ func (o *object) changeKustomization() {
 	o.changeSourceRef(get(spec, "sourceRef"))
 	o.changeDependencies(get(spec, "dependsOn"))
 	o.changeHealthChecks(get(spec, "healthChecks"))
+	elsewhere := o.checkKubeConfig(get(spec, "kubeConfig"))
 	// Source: v1beta2 of kustomize-controller, "Deprecated: Not used in v1beta2".
 	if get(spec, "validation") != nil {
 		o.note("spec.validation", "spec.validation is dropped: Flux has not used it since v1beta2, and Lanyard tries all objects before it stores the first")
 		remove(spec, "validation")
 	}
-	if text(spec, "serviceAccountName") == "" {
+	if text(spec, "serviceAccountName") == "" && !elsewhere {
 		o.note("spec", "spec.serviceAccountName is not set: Lanyard refuses the object unless the administrator has set "+
 			"apply.defaultServiceAccount, because nothing is applied with the controller's own rights")
 	}
@@ -114,6 +114,22 @@ func (o *object) changeHealthChecks(list *yamlnode.Node) {
 			get(reference, "apiVersion").Value = kind.GroupVersion().String()
 		}
 	}
+}
+
+// checkKubeConfig refuses a cluster without a stored credential. It reports whether the manifests are for
+// another cluster.
+func (o *object) checkKubeConfig(config *yamlnode.Node) bool {
+	const path = "spec.kubeConfig"
+	if config == nil || config.Kind != yamlnode.MappingNode {
+		return false
+	}
+	if get(config, "configMapRef") != nil {
+		o.refuse(path+".configMapRef", "a cluster without a stored credential is not supported yet; use secretRef, or keep this Kustomization Flux's")
+		remove(config, "configMapRef") // otherwise the check of the schema would refuse the field again
+	}
+	o.note(path, "%s: Lanyard refuses files that run a program, name a path or skip the verification of the server; the administrator must list "+
+		"an API server with a private address in identity.allowedEndpointHosts", path)
+	return true
 }
 
 // removeNamespace removes the field namespace of a reference. It refuses the namespace of another

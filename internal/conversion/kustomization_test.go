@@ -1,6 +1,7 @@
 package conversion_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,9 +23,9 @@ func TestKustomizationErrors(t *testing.T) {
 		want []string
 	}{
 		"fields that Lanyard lacks": {
-			kustomization + source + "  decryption: {provider: sops}\n  kubeConfig: {secretRef: {name: a}}\n  paht: ./\n",
+			kustomization + source + "  decryption: {provider: sops}\n  kubeConfig: {configMapRef: {name: a}}\n  paht: ./\n",
 			[]string{
-				"f.yaml:6: spec.decryption: " + keep, "f.yaml:7: spec.kubeConfig: " + keep,
+				"f.yaml:6: spec.decryption: " + keep, "f.yaml:7: spec.kubeConfig.configMapRef: a cluster without a stored credential is not supported yet; use secretRef, or keep this Kustomization Flux's",
 				"f.yaml:8: spec.paht: Lanyard's Kustomization does not have this field; remove it",
 			},
 		},
@@ -76,5 +77,18 @@ func TestSourcesOfKustomizations(t *testing.T) {
 		if err != nil || !files[0].Changed {
 			t.Errorf("%s: %v", kind, err)
 		}
+	}
+}
+
+// TestOtherClusters checks that a Kustomization for another cluster is accepted. It needs no account.
+func TestOtherClusters(t *testing.T) {
+	text := kustomization + "  sourceRef: {kind: OCIRepository, name: app}\n  kubeConfig: {secretRef: {name: a, key: b}}\n"
+	files, notes, err := conversion.Convert([]conversion.File{{Data: []byte(text)}}, conversion.Options{Kinds: kinds.All()})
+	if err != nil || !files[0].Changed || !strings.Contains(string(files[0].Data), "kubeConfig: {secretRef: {name: a, key: b}}") {
+		t.Errorf("%v, %v", files, err)
+	}
+	said := fmt.Sprint(notes)
+	if !strings.Contains(said, "identity.allowedEndpointHosts") || strings.Contains(said, "serviceAccountName") {
+		t.Errorf("the notes are %s", said)
 	}
 }
