@@ -126,7 +126,7 @@ func (a *Applier) explain(verb string, key object.ObjMetadata, err error) (reaso
 		return ReasonUnknownKind, "install the CustomResourceDefinition of " + key.GroupKind.String() + ", or add it to the same artifact"
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return ReasonTerminating, "wait until namespace " + key.Namespace + " is deleted, and create it again"
-	case apierrors.IsForbidden(err) && strings.Contains(text, "cannot impersonate resource"):
+	case apierrors.IsForbidden(err) && cannotImpersonate.MatchString(text):
 		return ReasonImpersonation, a.user.Permit
 	case isAdmission(text):
 		return ReasonDenied, "change the object so that the cluster's admission policies allow it"
@@ -147,6 +147,10 @@ func (a *Applier) explain(verb string, key object.ObjMetadata, err error) (reaso
 		return ReasonInvalid, "correct the manifest"
 	}
 }
+
+// cannotImpersonate matches the API server's answer to a program that may not act as a user. The second
+// form is that of API servers with constrained impersonation (KEP-5284).
+var cannotImpersonate = regexp.MustCompile(`User "[^"]*" cannot impersonate(-on:[a-z:]+)? `)
 
 // immutableField matches what API servers and admission policies say of fields that cannot change.
 var immutableField = regexp.MustCompile(

@@ -41,6 +41,7 @@ func TestReasons(t *testing.T) {
 	}{
 		{apierrors.NewForbidden(maps, "a", errors.New("no right")), ReasonForbidden, false},
 		{apierrors.NewForbidden(maps, "a", errors.New(`User "p" cannot impersonate resource "serviceaccounts" in API group ""`)), ReasonImpersonation, false},
+		{apierrors.NewForbidden(maps, "a", errors.New(`User "p" cannot impersonate-on:serviceaccount:get path "/api"`)), ReasonImpersonation, false},
 		{apierrors.NewUnauthorized("no"), ReasonForbidden, false},
 		{terminating, ReasonTerminating, false},
 		{apierrors.NewForbidden(maps, "a", errors.New(`ValidatingAdmissionPolicy "p" denied request`)), ReasonDenied, false},
@@ -98,7 +99,7 @@ func TestErrorsHideSecrets(t *testing.T) {
 	}
 	for _, c := range []struct{ err, says string }{
 		{New(newServer(), user(), Owner{}, false).failure(verbApply, plain, adviceError{}).Error(), "address refused; list the host"},
-		{New(newServer(), user(), Owner{}, false).failure(verbApply, plain, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("cannot impersonate resource"))).Error(), "; list the namespace"},
+		{New(newServer(), user(), Owner{}, false).failure(verbApply, plain, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New(`User "p" cannot impersonate resource`))).Error(), "; list the namespace"},
 	} {
 		if !strings.HasSuffix(c.err, c.says) {
 			t.Errorf("%s, want %q at the end", c.err, c.says)
