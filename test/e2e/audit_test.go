@@ -422,7 +422,7 @@ type auditUser struct {
 	Groups   []string
 }
 
-type objectRef struct{ APIGroup, Resource, Subresource, Namespace string }
+type objectRef struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 
 // grant returns a permission as written for kubectl auth can-i.
 func (o objectRef) grant(verb string) string {

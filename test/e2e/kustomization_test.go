@@ -33,15 +33,23 @@ type applyProgram struct{ *local.Program }
 // processes with little memory, in which the race detector cannot run.
 func startApplying(t *testing.T, settings map[string]any, tenants ...*applyTenant) *applyProgram {
 	t.Helper()
+	return startApplyingWith(t, settings, nil, tenants...)
+}
+
+// startApplyingWith is startApplying with values below "identity".
+func startApplyingWith(t *testing.T, settings, identity map[string]any, tenants ...*applyTenant) *applyProgram {
+	t.Helper()
 	apply := map[string]any{"enabled": true}
 	maps.Copy(apply, settings)
 	var namespaces []any
 	for _, tn := range tenants {
 		namespaces = append(namespaces, tn.namespace)
 	}
-	install(t, map[string]any{
-		"rbac": map[string]any{"tenantNamespaces": namespaces}, "apply": apply,
-	})
+	chart := map[string]any{"rbac": map[string]any{"tenantNamespaces": namespaces}, "apply": apply}
+	if identity != nil {
+		chart["identity"] = identity
+	}
+	install(t, chart)
 	p := &applyProgram{}
 	p.start(t)
 	t.Cleanup(func() {
@@ -250,25 +258,32 @@ func TestKustomization(t *testing.T) {
 		await(t, orphaned, "it is applied", applied("apply-a_one__ConfigMap"))
 		must(t, "delete the account", objects.Delete(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: deployer}}))
 		must(t, "delete the Kustomization", objects.Delete(t.Context(), orphaned))
-		eventually(t, "the Kustomization is gone, and an event names what stays", func(ctx context.Context) error {
-			gone := objects.Get(ctx, client.ObjectKeyFromObject(orphaned), orphaned)
-			events, err := apiserver.EventsV1().Events(tn.namespace).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return err
-			}
-			for _, e := range events.Items {
-				if e.Reason == meta.ReasonContentStays && strings.Contains(e.Note, "ConfigMap/apply-a/one") {
-					return wantf(apierrors.IsNotFound(gone), "%v", gone)
-				}
-			}
-			return fmt.Errorf("%d events, %w", len(events.Items), gone)
-		})
+		awaitLeftover(t, orphaned, "ConfigMap/apply-a/one")
 	})
 	judgeImpersonation(t)
 }
 
+// awaitLeftover waits until a Kustomization is gone, and an event names an object that stays.
+func awaitLeftover(t *testing.T, o *v1alpha1.Kustomization, name string) {
+	t.Helper()
+	eventually(t, "the Kustomization is gone, and an event names what stays", func(ctx context.Context) error {
+		gone := objects.Get(ctx, client.ObjectKeyFromObject(o), o)
+		events, err := apiserver.EventsV1().Events(o.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for _, e := range events.Items {
+			if e.Reason == meta.ReasonContentStays && strings.Contains(e.Note, name) {
+				return wantf(apierrors.IsNotFound(gone), "%v", gone)
+			}
+		}
+		return fmt.Errorf("%d events, %w", len(events.Items), gone)
+	})
+}
+
 // judgeImpersonation asserts that the apply controller wrote objects of tenants only as a tenant's
-// account. The namespaces of the tenants begin with "apply-".
+// account. As itself, it reads only the Secrets with kubeconfig files. The namespaces of the tenants
+// begin with "apply-".
 func judgeImpersonation(t *testing.T) {
 	t.Helper()
 	impersonated := 0
@@ -278,9 +293,12 @@ func judgeImpersonation(t *testing.T) {
 		}
 		if e.ImpersonatedUser != nil {
 			impersonated++
-			if name := e.ImpersonatedUser.Username; !strings.HasPrefix(name, "system:serviceaccount:apply-") || !strings.HasSuffix(name, ":"+deployer) {
+			if name := e.ImpersonatedUser.Username; !strings.HasPrefix(name, "system:serviceaccount:apply-") || !strings.HasSuffix(name, ":"+deployer) && !strings.HasSuffix(name, ":"+variableReader) {
 				t.Errorf("acts as %s: %s %s", e.ImpersonatedUser.Username, e.Verb, e.RequestURI)
 			}
+			continue
+		}
+		if e.Verb == "get" && e.ObjectRef.Resource == "secrets" && strings.HasPrefix(e.ObjectRef.Name, kubeConfigName) {
 			continue
 		}
 		if e.ObjectRef.Resource == "configmaps" || e.ObjectRef.Resource == "clusterroles" || e.ObjectRef.Resource == "secrets" {
