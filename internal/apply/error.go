@@ -130,7 +130,9 @@ func (a *Applier) explain(verb string, key object.ObjMetadata, err error) (reaso
 		return ReasonImpersonation, a.user.Permit
 	case isAdmission(text):
 		return ReasonDenied, "change the object so that the cluster's admission policies allow it"
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsUnauthorized(err):
+		return ReasonForbidden, fmt.Sprintf("give a valid credential to %s", a.user.Name)
+	case apierrors.IsForbidden(err):
 		return ReasonForbidden, fmt.Sprintf("let a Role and a RoleBinding give %s the missing right, or remove the object", a.user.Name)
 	case immutable:
 		return ReasonImmutable, `set spec.force, or the annotation ` + annotation(forceName) + `: Enabled on the object, to delete and create the object anew`

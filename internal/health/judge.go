@@ -130,7 +130,14 @@ func (j *Judge) check(kind schema.GroupKind) *Check {
 
 // Quick returns the status of an object if no expression is needed. Otherwise the result is false.
 // The object must have all its fields.
-func (j *Judge) Quick(o *unstructured.Unstructured) (Status, bool) {
+func (j *Judge) Quick(o *unstructured.Unstructured) (found Status, known bool) {
+	// Package kstatus panics for some statuses of Pods. No API server stores such a status, but the server of
+	// another cluster can send it.
+	defer func() {
+		if recover() != nil {
+			found, known = unreadable(), true
+		}
+	}()
 	if o.GetDeletionTimestamp() != nil {
 		return Status{InProgress, "the object is being deleted"}, true
 	}
@@ -142,8 +149,7 @@ func (j *Judge) Quick(o *unstructured.Unstructured) (Status, bool) {
 	}
 	result, err := status.Compute(o)
 	if err != nil {
-		// The status does not have the shape that the kind promises. Its controller may correct it.
-		return Status{InProgress, "the object's status cannot be read"}, true
+		return unreadable(), true
 	}
 	message := "its status is " + string(result.Status)
 	if !j.secret {
@@ -158,6 +164,10 @@ func (j *Judge) Quick(o *unstructured.Unstructured) (Status, bool) {
 		return Status{State: Current}, true
 	}
 }
+
+// unreadable is the status of an object whose status does not have the shape that the kind promises. Its
+// controller may correct the status.
+func unreadable() Status { return Status{InProgress, "the object's status cannot be read"} }
 
 // IsJob reports whether an object is a Job.
 func IsJob(o *unstructured.Unstructured) bool {

@@ -31,6 +31,8 @@ func TestQuick(t *testing.T) {
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: x, deletionTimestamp: "2026-01-01T00:00:00Z"}}`:                                           health.InProgress,
 		`{apiVersion: v1, kind: Pod, metadata: {name: x}, status: {phase: Running, conditions: [{type: Ready, status: "True"}]}}`:                     health.Current,
 		`{apiVersion: v1, kind: Pod, metadata: {name: x}, status: {phase: Pending}}`:                                                                  health.InProgress,
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, status: {phase: Running, containerStatuses: [text]}}`:                                       health.InProgress,
+		`{apiVersion: v1, kind: Pod, metadata: {name: x}, status: {phase: Running, containerStatuses: [{state: {waiting: text}}]}}`:                   health.InProgress,
 		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x, generation: 1}, spec: {replicas: 1}}`:                                            health.InProgress,
 		`{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}, status: {conditions: [{type: Progressing, reason: ProgressDeadlineExceeded}]}}`: health.Failed,
 		`{apiVersion: example.com/v1, kind: Thing, metadata: {name: x}}`:                                                                              health.Current,

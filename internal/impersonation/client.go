@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/auth"
-	"github.com/lanyard-dev/lanyard/internal/servedkinds"
 )
 
 // userHeader is the header that names the user to impersonate. Impersonation headers all begin with
@@ -63,7 +62,7 @@ type Client struct {
 
 // Discover reads from the API server which kinds it serves now. It reads all kinds at once, and the
 // result sends no request.
-func (c *Client) Discover() (apimeta.RESTMapper, error) { return servedkinds.Read(c.discovers) }
+func (c *Client) Discover() (apimeta.RESTMapper, error) { return discover(c.discovers) }
 
 // As returns a client that acts as a ServiceAccount. It reads the account first. If the account
 // does not exist, the error has the code [auth.CodeSubjectNotFound].

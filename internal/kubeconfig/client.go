@@ -13,14 +13,11 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/transport"
-	"github.com/lanyard-dev/lanyard/internal/servedkinds"
 )
 
 // Clusters makes clients of the clusters that files name.
@@ -33,12 +30,24 @@ type Clusters struct {
 	UserAgent string
 }
 
+// Use says how a client is used.
+type Use struct {
+	// Impersonate is the name of a user whom the file's user impersonates. Empty: the file's user acts as
+	// itself.
+	Impersonate string
+	// Retains says that parts of all answers stay in memory for as long as the client is used. Otherwise,
+	// only those of the last answers do.
+	Retains bool
+}
+
 // Client is a client of one cluster. Its credentials, its proxy, its connections and its knowledge of
-// the cluster's kinds belong to this client alone.
+// the cluster's kinds belong to this client alone. It has the methods Get, List, Patch and Delete for
+// objects without Go types, and for metadata.
 type Client struct {
 	client.Client
 
-	discovers discovery.DiscoveryInterface
+	sender    *http.Client
+	config    *rest.Config
 	transport *http.Transport
 	cluster   string
 }
@@ -47,30 +56,34 @@ type Client struct {
 // 30 s each. Source: Kubernetes documentation, "Dynamic Admission Control", timeouts.
 const patience = time.Minute
 
-// Connect returns a client for the file's cluster. No request is sent yet. The client acts as the file's
-// user or, if user is not empty, impersonates another user there. All requests end with ctx. The
-// memory of large answers is taken from the account of ctx ([reserve.Take]). The caller must call
+// connections is how many connections a client has at once.
+const connections = 8
+
+// Connect returns a client for the file's cluster. No request is sent yet. All requests end with ctx.
+// The memory of answers is taken from the account of ctx ([reserve.Take]). The caller must call
 // [Client.Close]. An error is an [*Error].
-func (c *Clusters) Connect(ctx context.Context, file []byte, user string) (*Client, error) {
-	config, err := Parse(file)
+func (c *Clusters) Connect(ctx context.Context, file []byte, use Use) (*Client, error) {
+	config, err := Parse(file, c.Guard.CheckTarget)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkTarget(config); err != nil {
-		return nil, err
-	}
-	config.Impersonate.UserName, config.UserAgent, config.QPS = user, c.UserAgent, -1
+	config.Impersonate.UserName, config.UserAgent, config.QPS = use.Impersonate, c.UserAgent, -1
 	config.WarningHandler = rest.NoWarnings{} // a tenant's server must not write this program's log
-	made := &Client{cluster: clusterOf(config, user)}
-	if err := made.connect(ctx, c, config); err != nil {
+	made := &Client{cluster: clusterOf(config)}
+	if err := made.connect(ctx, c, config, use); err != nil {
 		return nil, &Error{Err: errors.New("no client can be made from the file"), Fix: "report this file, without its credentials, to the developers of Lanyard"}
 	}
 	return made, nil
 }
 
-func (c *Client) connect(ctx context.Context, clusters *Clusters, config *rest.Config) (err error) {
+func (c *Client) connect(ctx context.Context, clusters *Clusters, config *rest.Config, use Use) (err error) {
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return err
+	}
 	c.transport = transport.Default()
-	c.transport.Proxy, c.transport.DialContext, c.transport.ResponseHeaderTimeout = config.Proxy, dial(clusters.Guard), patience
+	c.transport.Proxy, c.transport.DialContext = config.Proxy, dial(clusters.Guard)
+	c.transport.ResponseHeaderTimeout, c.transport.MaxConnsPerHost = patience, connections
 	if c.transport.TLSClientConfig, err = rest.TLSConfigFor(config); err != nil {
 		return err
 	}
@@ -78,26 +91,29 @@ func (c *Client) connect(ctx context.Context, clusters *Clusters, config *rest.C
 	if err != nil {
 		return err
 	}
-	sender := &http.Client{
-		Transport:     &boundedTransport{ctx: ctx, next: authenticated, taken: map[string]int64{}},
+	c.sender = &http.Client{
+		Transport:     &boundedTransport{ctx: ctx, next: authenticated, host: server.Host, retains: use.Retains},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
 	}
-	mapper, err := apiutil.NewDynamicRESTMapper(config, sender)
+	// Package rest counts requests by the host. The counters of many tenants' hosts would fill the memory.
+	c.config = rest.CopyConfig(config)
+	c.config.Host = (&url.URL{Scheme: "https", Host: anyHost, Path: server.Path}).String()
+	mapper, err := newKinds(c.config, c.sender, false)
 	if err != nil {
 		return err
 	}
-	if c.discovers, err = discovery.NewDiscoveryClientForConfigAndClient(config, sender); err != nil {
-		return err
-	}
-	c.Client, err = client.New(config, client.Options{HTTPClient: sender, Scheme: clusters.Scheme, Mapper: mapper})
+	c.Client, err = client.New(c.config, client.Options{HTTPClient: c.sender, Scheme: clusters.Scheme, Mapper: mapper})
 	return err
 }
+
+// anyHost stands for the host of any server, in metrics and in errors.
+const anyHost = "server-of-kubeconfig"
 
 // errRedirect is the error for a redirect. API servers send none.
 var errRedirect = errors.New("the server redirects to another address, which is refused")
 
-// Discover reads from the API server which kinds it serves now.
-func (c *Client) Discover() (apimeta.RESTMapper, error) { return servedkinds.Read(c.discovers) }
+// Discover returns the kinds that the API server serves now. A kind is read when somebody asks for it.
+func (c *Client) Discover() (apimeta.RESTMapper, error) { return newKinds(c.config, c.sender, true) }
 
 // Cluster identifies the cluster and who acts there. Its value says nothing else. It stays the same if
 // only the user's credential changes.
@@ -107,31 +123,10 @@ func (c *Client) Cluster() string { return c.cluster }
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // clusterOf returns the result of [Client.Cluster].
-func clusterOf(config *rest.Config, user string) string {
-	text, _ := json.Marshal([]any{config.Host, config.ServerName, config.CAData, config.Username, user}) // never fails
+func clusterOf(config *rest.Config) string {
+	text, _ := json.Marshal([]any{config.Host, config.ServerName, config.CAData, config.Username, config.Impersonate.UserName}) // never fails
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
-}
-
-// checkTarget refuses a server that a proxy must not be asked to reach. Without a proxy, the address is
-// checked when it is dialled.
-func (c *Clusters) checkTarget(config *rest.Config) error {
-	server, err := url.Parse(config.Host)
-	if err != nil {
-		return &Error{Field: "clusters", Err: errors.New("the server is no URL"), Fix: "write https://<host>"}
-	}
-	proxy, err := config.Proxy(nil)
-	if proxy == nil || err != nil {
-		return err
-	}
-	port := server.Port()
-	if port == "" {
-		port = "443"
-	}
-	if refused, ok := errors.AsType[*endpoint.AddressError](c.Guard.CheckTarget(net.JoinHostPort(server.Hostname(), port))); ok {
-		return &Error{Field: "clusters", Err: errors.New(refused.Detail()), Fix: refused.Fix()}
-	}
-	return nil
 }
 
 // dial returns the guard's dial function with errors for [*AddressError].

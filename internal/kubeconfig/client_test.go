@@ -13,9 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
@@ -40,12 +42,16 @@ func newCluster(t *testing.T, answer http.HandlerFunc) *otherCluster {
 		c.requests.Add(1)
 		w.Header().Set("Content-Type", "application/json")
 		switch r.URL.Path {
-		case "/api":
-			_, _ = fmt.Fprint(w, `{"kind":"APIVersions","versions":["v1"]}`)
-		case "/apis":
-			_, _ = fmt.Fprint(w, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
 		case "/api/v1":
-			_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["get"]}]}`)
+			_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[
+				{"name":"configmaps","kind":"ConfigMap","namespaced":true,"verbs":["get"]},{"name":"configmaps/status","kind":"Status","namespaced":true}]}`)
+		case "/apis/example.com":
+			_, _ = fmt.Fprint(w, `{"kind":"APIGroup","apiVersion":"v1","name":"example.com","versions":[{"version":"v1"},{"version":"v2"}],"preferredVersion":{"version":"v2"}}`)
+		case "/apis/example.com/v1", "/apis/example.com/v2":
+			_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","resources":[{"name":"widgets","kind":"Widget"}]}`)
+		case "/apis/example.com/v3", "/apis/missing.example.com":
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 		default:
 			answer(w, r)
 		}
@@ -67,7 +73,7 @@ func (c *otherCluster) file(more string) string {
 // connect returns a client of the cluster.
 func (c *otherCluster) connect(ctx context.Context, t *testing.T, user string) *kubeconfig.Client {
 	t.Helper()
-	made, err := c.clusters.Connect(ctx, []byte(c.file("")), user)
+	made, err := c.clusters.Connect(ctx, []byte(c.file("")), kubeconfig.Use{Impersonate: user})
 	must.Succeed(t, err)
 	t.Cleanup(made.Close)
 	return made
@@ -104,11 +110,6 @@ func TestConnect(t *testing.T) {
 		if err := client.Get(t.Context(), kubeKey(metadata), metadata); err != nil {
 			t.Errorf("metadata: %v", err)
 		}
-		kinds, err := client.Discover()
-		must.Succeed(t, err)
-		if _, err := kinds.RESTMapping(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), "v1"); err != nil {
-			t.Errorf("kinds: %v", err)
-		}
 	}
 }
 
@@ -137,6 +138,16 @@ func TestHostileServer(t *testing.T) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = fmt.Fprint(w, "<html>")
 		}, "not with JSON"},
+		"another object": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, strings.Replace(configMap, `"a"`, `"b"`, 1))
+		}, "another object than it was asked for"},
+		"damaged metadata": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, strings.Replace(configMap, `"name"`, `"labels":["x"],"name"`, 1))
+		}, "damaged metadata"},
+		"long version": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, strings.Replace(configMap, `"name"`, `"resourceVersion":"`+strings.Repeat("1", 1000)+`","name"`, 1))
+		}, "damaged metadata"},
+		"strange code": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(599) }, "no status code of HTTP"},
 		"wait": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "100000")
 			w.WriteHeader(http.StatusTooManyRequests)
@@ -149,8 +160,8 @@ func TestHostileServer(t *testing.T) {
 			if err := get(t.Context(), client); err == nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%v, want %q", err, c.says)
 			}
-			// The list of groups, that of the versions, that of the kinds, and the object.
-			if n := cluster.requests.Load(); n > 4 {
+			// The list of kinds, and the object.
+			if n := cluster.requests.Load(); n > 2 {
 				t.Errorf("%d requests", n)
 			}
 		})
@@ -159,6 +170,26 @@ func TestHostileServer(t *testing.T) {
 	missing := newCluster(t, http.NotFound)
 	if err := get(t.Context(), missing.connect(t.Context(), t, "")); !apierrors.IsNotFound(err) {
 		t.Errorf("text: %v", err)
+	}
+}
+
+// TestOtherAnswers checks that a patch and a list cannot bring other objects.
+func TestOtherAnswers(t *testing.T) {
+	answer := strings.Replace(configMap, `"a"`, `"b"`, 1)
+	cluster := newCluster(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, answer) })
+	c := cluster.connect(t.Context(), t, "")
+	o := &unstructured.Unstructured{}
+	must.Succeed(t, o.UnmarshalJSON([]byte(configMap)))
+	if err := c.Patch(t.Context(), o, client.RawPatch("application/merge-patch+json", []byte("{}"))); err == nil || !strings.Contains(err.Error(), "another object") {
+		t.Errorf("another name: %v", err)
+	}
+	page := &metav1.PartialObjectMetadataList{}
+	page.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMapList"))
+	for name, ok := range map[string]bool{"a": true, strings.Repeat("a", 1000): false} {
+		answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadataList","metadata":{},"items":[{"metadata":{"name":"` + name + `"}}]}`
+		if err := c.List(t.Context(), page); (err == nil) != ok {
+			t.Errorf("a name with %d characters: %v", len(name), err)
+		}
 	}
 }
 
@@ -171,7 +202,7 @@ func TestRefusedDiscovery(t *testing.T) {
 		_, _ = fmt.Fprint(w, `{"kind":"Status","status":"Failure","message":"User a cannot impersonate resource b","reason":"Forbidden","code":403}`)
 	})
 	client := cluster.connect(t.Context(), t, "system:serviceaccount:team-a:deployer")
-	for _, err := range []error{get(t.Context(), client), second(client.Discover())} {
+	for _, err := range []error{get(t.Context(), client), second(client.RESTMapper().RESTMapping(schema.GroupKind{Kind: "ConfigMap"}, "v1"))} {
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "cannot impersonate resource") {
 			t.Errorf("%v", err)
 		}
@@ -192,8 +223,7 @@ func TestHangingServer(t *testing.T) {
 	for name, do := range map[string]func(*kubeconfig.Client) error{
 		"object": func(c *kubeconfig.Client) error { return get(context.WithoutCancel(t.Context()), c) },
 		"kinds": func(c *kubeconfig.Client) error {
-			_, err := c.Discover()
-			return err
+			return second(c.RESTMapper().RESTMapping(schema.GroupKind{Kind: "ConfigMap"}, "v1"))
 		},
 	} {
 		cluster := newCluster(t, hang)
@@ -209,26 +239,63 @@ func TestHangingServer(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAnswers checks that the memory of answers is taken from the account of the client.
+// TestKinds checks how the kinds of a server are found.
+func TestKinds(t *testing.T) {
+	cluster := newCluster(t, http.NotFound)
+	client := cluster.connect(t.Context(), t, "")
+	discovered, err := client.Discover()
+	must.Succeed(t, err)
+	widget := schema.GroupKind{Group: "example.com", Kind: "Widget"}
+	for name, mapper := range map[string]apimeta.RESTMapper{"of the client": client.RESTMapper(), "discovered": discovered} {
+		for version, want := range map[string]string{"": "v2", "v1": "v1"} {
+			found, err := mapper.RESTMapping(widget, version)
+			if err != nil || found.Resource.Version != want || found.Resource.Resource != "widgets" || found.Scope.Name() != apimeta.RESTScopeNameRoot {
+				t.Errorf("%s, version %q: %+v, %v", name, version, found, err)
+			}
+		}
+		if all, err := mapper.RESTMappings(widget); err != nil || len(all) != 2 {
+			t.Errorf("%s: %v, %v", name, all, err)
+		}
+		for _, missing := range []error{
+			second(mapper.RESTMapping(widget, "v3")), second(mapper.RESTMapping(schema.GroupKind{Group: "missing.example.com", Kind: "A"})),
+			second(mapper.RESTMapping(schema.GroupKind{Kind: "Status"}, "v1")),
+		} {
+			if !apimeta.IsNoMatchError(missing) {
+				t.Errorf("%s: %v", name, missing)
+			}
+		}
+		before := cluster.requests.Load()
+		_, _ = mapper.RESTMapping(widget, "v1")
+		_, _ = mapper.RESTMapping(widget, "v3")
+		if n := cluster.requests.Load() - before; n != map[string]int64{"of the client": 1, "discovered": 0}[name] {
+			t.Errorf("%s: %d requests for known and missing kinds", name, n)
+		}
+	}
+}
+
+// TestMemoryOfAnswers checks that the memory of the last answers is taken from the account of the client,
+// or that of all answers.
 func TestMemoryOfAnswers(t *testing.T) {
-	const values = 100_000
+	const values = 5_000 // 3 MB with their commas
 	cluster := newCluster(t, func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = fmt.Fprint(w, `{"apiVersion":"v1","kind":"ConfigMap","data":{"a":[`+strings.Repeat("[],", values)+`[]]}}`)
+		_, _ = fmt.Fprint(w, strings.Replace(configMap, "}}", `},"data":{"a":[`+strings.Repeat("[],", values)+`[]]}}`, 1))
 	})
-	for _, c := range []struct {
-		memory int64
-		fails  bool
-	}{{10 << 20, true}, {200 << 20, false}} {
+	for name, c := range map[string]struct {
+		memory  int64
+		retains bool
+		fails   bool
+	}{"a little memory": {10 << 20, false, true}, "for the last answers": {80 << 20, false, false}, "for all answers": {80 << 20, true, true}} {
 		ctx, end := context.WithCancelCause(t.Context())
 		ctx, closed := reserve.New(c.memory).Open(ctx, "team-a", end)
-		client := cluster.connect(ctx, t, "")
-		var err error
-		for range 5 { // an answer replaces the last one
+		client, err := cluster.clusters.Connect(ctx, []byte(cluster.file("")), kubeconfig.Use{Retains: c.retains})
+		must.Succeed(t, err)
+		for range 60 {
 			err = errors.Join(err, get(ctx, client))
 		}
 		if errors.Is(err, reserve.ErrEnded) != c.fails || (err != nil) != c.fails {
-			t.Errorf("with %d bytes: %v", c.memory, err)
+			t.Errorf("%s: %v", name, err)
 		}
+		client.Close()
 		closed()
 	}
 }
@@ -259,7 +326,7 @@ func TestRefusedAddress(t *testing.T) {
 		if c.proxy != "" {
 			fields += ", proxy-url: 'http://" + c.proxy + "'"
 		}
-		client, err := clusters.Connect(t.Context(), []byte(file(fields, "token: s3cret")), "")
+		client, err := clusters.Connect(t.Context(), []byte(file(fields, "token: s3cret")), kubeconfig.Use{})
 		if err == nil {
 			err = get(t.Context(), client)
 			client.Close()
@@ -267,7 +334,11 @@ func TestRefusedAddress(t *testing.T) {
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
-		if refused, ok := errors.AsType[*kubeconfig.AddressError](err); ok && !strings.Contains(refused.NextStep(), "--allowed-endpoint-hosts") {
+		refused, ok := errors.AsType[*kubeconfig.AddressError](err)
+		if _, known := errors.AsType[*endpoint.AddressError](err); ok != (c.says != "") || known != ok {
+			t.Errorf("%s: the error is %T", name, err)
+		}
+		if ok && !strings.Contains(refused.NextStep(), "--allowed-endpoint-hosts") {
 			t.Errorf("%s: the next step is %q", name, refused.NextStep())
 		}
 	}
@@ -276,7 +347,7 @@ func TestRefusedAddress(t *testing.T) {
 // TestCluster checks what identifies a cluster.
 func TestCluster(t *testing.T) {
 	cluster := func(server, user, impersonated string) string {
-		c, err := (&kubeconfig.Clusters{Scheme: runtime.NewScheme()}).Connect(t.Context(), []byte(file("server: 'https://"+server+"'", user)), impersonated)
+		c, err := (&kubeconfig.Clusters{Scheme: runtime.NewScheme()}).Connect(t.Context(), []byte(file("server: 'https://"+server+"'", user)), kubeconfig.Use{Impersonate: impersonated})
 		must.Succeed(t, err)
 		defer c.Close()
 		return c.Cluster()

@@ -10,15 +10,25 @@
 package kubeconfig
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
+	"strings"
 
+	yamlnode "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
 )
 
 // maxBytes bounds a file. A file with several certificates has less than 20 KiB.
@@ -47,9 +57,9 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Parse returns the connection of the file's current context. All credentials of the connection are
-// from the file, and so is its proxy. Without a proxy in the file, there is none. An error is an
-// [*Error].
-func Parse(content []byte) (*rest.Config, error) {
+// from the file, and so is its proxy. Without a proxy in the file, there is none. The function
+// checkTarget refuses a host:port that a proxy must not be asked to reach. An error is an [*Error].
+func Parse(content []byte, checkTarget func(hostport string) error) (*rest.Config, error) {
 	file, err := load(content)
 	if err != nil {
 		return nil, err
@@ -66,7 +76,7 @@ func Parse(content []byte) (*rest.Config, error) {
 	if user == nil {
 		return nil, &Error{Field: place + "user", Err: fmt.Errorf("there is no user %q", current.AuthInfo), Fix: "name a user in the file"}
 	}
-	proxy, err := checkCluster(fmt.Sprintf("clusters[%q].cluster.", current.Cluster), cluster)
+	proxy, err := checkCluster(fmt.Sprintf("clusters[%q].cluster.", current.Cluster), cluster, checkTarget)
 	if err != nil {
 		return nil, err
 	}
@@ -107,14 +117,24 @@ func checkCertificates(place string, config *rest.Config) error {
 // lineNumber matches the place in an error of the YAML library.
 var lineNumber = regexp.MustCompile(`line \d+`)
 
-// load decodes a file. It leaves the library's error out of its own error, except for the line: the
-// library repeats parts of the file.
+// load decodes a file. It leaves the libraries' errors out of its own error, except for the line: the
+// libraries repeat parts of the file.
+//
+// In YAML, an alias stands for an earlier part of the file. A short file with aliases can mean a text
+// of gigabytes. So load refuses aliases, and gives the library of Kubernetes JSON, which has none.
 func load(content []byte) (*clientcmdapi.Config, error) {
 	const fix = "store the output of kubectl config view --raw --flatten --minify"
 	if len(content) > maxBytes {
 		return nil, &Error{Err: fmt.Errorf("the file has %d bytes, and %d are allowed", len(content), maxBytes), Fix: fix}
 	}
-	file, err := clientcmd.Load(content)
+	plain, err := withoutAliases(content)
+	if errors.Is(err, errAlias) {
+		return nil, &Error{Err: err, Fix: fix}
+	}
+	var file *clientcmdapi.Config
+	if err == nil {
+		file, err = clientcmd.Load(plain)
+	}
 	if err != nil {
 		message := "this is no kubeconfig file"
 		if line := lineNumber.FindString(err.Error()); line != "" {
@@ -125,8 +145,45 @@ func load(content []byte) (*clientcmdapi.Config, error) {
 	return file, nil
 }
 
+var errAlias = errors.New("the file has an alias of YAML, and none is allowed")
+
+// withoutAliases converts YAML to JSON, unless the text has aliases.
+func withoutAliases(content []byte) ([]byte, error) {
+	var document yamlnode.Node
+	if err := yamlnode.Unmarshal(content, &document); err != nil {
+		return nil, err
+	}
+	if hasAlias(&document) {
+		return nil, errAlias
+	}
+	var value any
+	if err := document.Decode(&value); err != nil {
+		return nil, err
+	}
+	return json.Marshal(value)
+}
+
+func hasAlias(node *yamlnode.Node) bool {
+	return node.Kind == yamlnode.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
+}
+
+// checkHost refuses the host of a URL if it is neither an IP address nor a DNS name.
+func checkHost(u *url.URL) error {
+	host := u.Hostname()
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	if len(validation.IsDNS1123Subdomain(strings.ToLower(strings.TrimSuffix(host, ".")))) > 0 {
+		return errors.New("the host is neither an IP address nor a DNS name")
+	}
+	return nil
+}
+
+// hostport returns the host and the port of an https URL.
+func hostport(u *url.URL) string { return net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")) }
+
 // checkCluster checks how to reach the API server, and returns the URL of the proxy, if any.
-func checkCluster(field string, cluster *clientcmdapi.Cluster) (proxy *url.URL, err error) {
+func checkCluster(field string, cluster *clientcmdapi.Cluster, checkTarget func(string) error) (proxy *url.URL, err error) {
 	server, err := url.Parse(cluster.Server)
 	switch {
 	case cluster.InsecureSkipTLSVerify:
@@ -136,14 +193,22 @@ func checkCluster(field string, cluster *clientcmdapi.Cluster) (proxy *url.URL, 
 		}
 	case cluster.CertificateAuthority != "":
 		return nil, pathError(field+"certificate-authority", "certificate-authority-data")
-	case err != nil, server.Scheme != "https", server.Host == "", server.User != nil, server.RawQuery != "", server.Fragment != "":
+	case err != nil, server.Scheme != "https", server.Host == "", server.User != nil, server.RawQuery != "", server.Fragment != "", checkHost(server) != nil:
 		return nil, &Error{Field: field + "server", Err: errors.New("this is no address of an API server"), Fix: "write https://<host>, with a port and a path if the server needs them"}
 	case cluster.ProxyURL == "":
 		return nil, nil
 	}
 	proxy, err = url.Parse(cluster.ProxyURL)
-	if err != nil || proxy.Host == "" || proxy.Scheme != "http" && proxy.Scheme != "https" && proxy.Scheme != "socks5" {
-		return nil, &Error{Field: field + "proxy-url", Err: errors.New("this is no address of a proxy"), Fix: "write http://<host>:<port>, https://… or socks5://…"}
+	// With https, the authority and the certificate of the API server would be used for the proxy, too.
+	if err != nil || checkHost(proxy) != nil || proxy.Scheme != "http" && proxy.Scheme != "socks5" {
+		return nil, &Error{Field: field + "proxy-url", Err: errors.New("this is no address of a proxy that is supported"), Fix: "write http://<host>:<port> or socks5://<host>:<port>"}
+	}
+	if err := checkTarget(hostport(server)); err != nil {
+		refused := &Error{Field: field + "server", Err: err, Fix: "write an address that the proxy may reach"}
+		if address, ok := errors.AsType[*endpoint.AddressError](err); ok {
+			refused.Err, refused.Fix = &AddressError{address}, address.Fix()
+		}
+		return nil, refused
 	}
 	return proxy, nil
 }

@@ -70,6 +70,11 @@ func TestParse(t *testing.T) {
 		{"authority that is no certificate", file(server+", certificate-authority-data: "+data, token), `contexts["c"].context.cluster`, "no certificate in PEM"},
 		{"certificate that is none", file(server, "client-certificate-data: "+data+", client-key-data: "+key), `contexts["c"].context.user`, "do not belong together"},
 		{"key of another certificate", file(server, "client-certificate-data: "+certificate+", client-key-data: "+otherKey), `contexts["c"].context.user`, "do not belong together"},
+		{"address with another form", file("server: 'https://%ff.example'", token), `clusters["prod"].cluster.server`, "no address"},
+		{"long address", file("server: 'https://"+strings.Repeat("a.", 200)+"b'", token), `clusters["prod"].cluster.server`, "no address"},
+		{"proxy with TLS", file(server+", proxy-url: 'https://proxy.example.com'", token), `clusters["prod"].cluster.proxy-url`, "no address"},
+		{"aliases", "a: &a [s3cret]\nb: [*a, *a]\n" + file(server, token), "", "alias"},
+		{"keys that are no texts", "? [a]\n: b\n" + file(server, token), "", "no kubeconfig file"},
 		{"no context", "apiVersion: v1\nkind: Config\n", "current-context", `no context ""`},
 		{"context without a cluster", "current-context: c\ncontexts: [{name: c, context: {cluster: a, user: b}}]\n", `contexts["c"].context.cluster`, `no cluster "a"`},
 		{"context without a user", "current-context: c\ncontexts: [{name: c, context: {cluster: a, user: b}}]\nclusters: [{name: a, cluster: {server: 'https://a'}}]\n", `contexts["c"].context.user`, `no user "b"`},
@@ -79,7 +84,7 @@ func TestParse(t *testing.T) {
 		{"too large", file(server, token) + "#" + strings.Repeat("a", 64<<10), "", "65"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			config, err := kubeconfig.Parse([]byte(test.content))
+			config, err := kubeconfig.Parse([]byte(test.content), allowAll)
 			if test.says == "" {
 				must.Succeed(t, err)
 				mustBeHarmless(t, config)
@@ -95,6 +100,8 @@ func TestParse(t *testing.T) {
 		})
 	}
 }
+
+func allowAll(string) error { return nil }
 
 // mustBeHarmless checks that a configuration reads no file, runs nothing, and verifies its server.
 func mustBeHarmless(t *testing.T, config *rest.Config) {
@@ -122,7 +129,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(file("server: 'https://a', proxy-url: 'socks5://b'", "client-certificate-data: "+certificate+", client-key-data: "+key))
 	f.Add(file("server: 'https://a'", "exec: {command: a}"))
 	f.Fuzz(func(t *testing.T, content string) {
-		config, err := kubeconfig.Parse([]byte(content))
+		config, err := kubeconfig.Parse([]byte(content), allowAll)
 		if err == nil {
 			mustBeHarmless(t, config)
 		} else if _, ok := errors.AsType[*kubeconfig.Error](err); !ok {

@@ -3,7 +3,6 @@ package kubeconfig
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,8 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
 
@@ -23,21 +20,26 @@ const maxAnswer = 8 << 20
 
 // boundedTransport sends requests to a server that a tenant chose.
 //
-//   - All requests end with the context of the reconciliation. Those for the list of kinds have no
-//     other context.
+//   - All requests end with the context of the reconciliation. Those for the kinds have no other context.
 //   - Each answer is read at once, up to [maxAnswer]. Its memory is taken from the account of the
-//     reconciliation, until the next answer from the same path.
+//     reconciliation, until [recentAnswers] more answers were read.
 //   - Only JSON is decoded. The size of decoded JSON can be estimated, that of other formats cannot.
-//   - A failure to list the kinds becomes text. Package discovery shows only text of a failure.
+//   - Each answer has a status code of HTTP. Package rest counts the answers by their codes.
 //   - The server cannot tell package rest to wait. Package rest would wait for as long as the server
 //     says. The caller tries again later.
 type boundedTransport struct {
-	ctx  context.Context //nolint:containedctx // a transport of one reconciliation
-	next http.RoundTripper
+	ctx     context.Context //nolint:containedctx // a transport of one reconciliation
+	next    http.RoundTripper
+	host    string // of the server
+	retains bool   // see [Use]
 
-	mu    sync.Mutex       // guards taken
-	taken map[string]int64 // memory of the last answer, by path
+	mu    sync.Mutex // guards taken
+	taken []int64    // memory of the last answers
 }
+
+// recentAnswers is how many answers a caller uses at once. An applier works on four objects at once,
+// and has up to three answers for each.
+const recentAnswers = 16
 
 // RoundTrip implements http.RoundTripper.
 func (t *boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -45,28 +47,23 @@ func (t *boundedTransport) RoundTrip(request *http.Request) (*http.Response, err
 	defer cancel(nil)
 	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })()
 	sent := request.Clone(ctx)
+	sent.URL.Host = t.host
 	sent.Header["Accept"] = onlyJSON(request.Header["Accept"])
 	response, err := t.next.RoundTrip(sent)
 	if err != nil {
 		return nil, causeOf(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	if err := checkType(response); err != nil {
+	if err := checkHead(response); err != nil {
 		return nil, err
 	}
-	body, err := t.read(response.Body, request.Method+" "+request.URL.Path)
-	if err != nil {
-		return nil, causeOf(ctx, err)
+	body, err := t.read(response.Body)
+	if err = causeOf(ctx, err); err != nil { // an answer that was cut off can look complete
+		return nil, err
 	}
 	answer := *response
 	answer.Header = response.Header.Clone()
 	answer.Header.Del("Retry-After")
-	if response.StatusCode >= http.StatusBadRequest && isDiscovery(sent) {
-		if message := messageOf(body); message != "" {
-			answer.Header.Set("Content-Type", "text/plain")
-			body = []byte(message)
-		}
-	}
 	answer.Request, answer.Body, answer.ContentLength = request, io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return &answer, nil
 }
@@ -97,9 +94,12 @@ func onlyJSON(accept []string) []string {
 	return kept
 }
 
-// checkType refuses an answer that is not JSON. A failure may also be told as text: the answers of
+// checkHead refuses an answer that is not JSON, or has no status code of HTTP. A failure may also be told as text: the answers of
 // gateways and of unknown paths are.
-func checkType(response *http.Response) error {
+func checkHead(response *http.Response) error {
+	if http.StatusText(response.StatusCode) == "" {
+		return fmt.Errorf("the server answers with %d, which is no status code of HTTP", response.StatusCode)
+	}
 	format, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	failed := response.StatusCode >= http.StatusBadRequest
 	if format == "application/json" || failed && (format == "" || strings.HasPrefix(format, "text/")) {
@@ -108,25 +108,10 @@ func checkType(response *http.Response) error {
 	return fmt.Errorf("the server answers with %.80q, and not with JSON as API servers do", format)
 }
 
-// isDiscovery reports whether a request asks for the list of kinds. Source: Kubernetes documentation,
-// "The Kubernetes API", aggregated discovery.
-func isDiscovery(request *http.Request) bool {
-	return strings.Contains(strings.Join(request.Header["Accept"], ","), "g=apidiscovery.k8s.io")
-}
-
-// messageOf returns the message of an API server's failure; empty if the body is none.
-func messageOf(body []byte) string {
-	var status metav1.Status
-	if json.Unmarshal(body, &status) != nil || status.Kind != "Status" {
-		return ""
-	}
-	return status.Message
-}
-
 var errTooLarge = errors.New("the server's answer is larger than 8 MiB")
 
-// read reads an answer. The place names whose memory the answer replaces.
-func (t *boundedTransport) read(body io.Reader, place string) (_ []byte, err error) {
+// read reads an answer, and takes memory for it.
+func (t *boundedTransport) read(body io.Reader) (_ []byte, err error) {
 	var taken int64
 	defer func() {
 		if err != nil {
@@ -157,12 +142,22 @@ func (t *boundedTransport) read(body io.Reader, place string) (_ []byte, err err
 	if err := hold(reserve.Cost(text.Len(), reserve.Values(text.Bytes()))); err != nil {
 		return nil, err
 	}
-	t.mu.Lock()
-	replaced := t.taken[place]
-	t.taken[place] = taken
-	t.mu.Unlock()
-	reserve.Free(t.ctx, replaced)
+	t.keep(taken)
 	return text.Bytes(), nil
+}
+
+// keep remembers the memory of the latest answer, and gives that of the oldest one back.
+func (t *boundedTransport) keep(taken int64) {
+	if t.retains {
+		return // the account is closed at the end
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.taken = append(t.taken, taken)
+	if len(t.taken) > recentAnswers {
+		reserve.Free(t.ctx, t.taken[0])
+		t.taken = t.taken[1:]
+	}
 }
 
 // step is how many bytes of an answer are read after memory was taken for them.

@@ -15,6 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
+	"github.com/lanyard-dev/lanyard/internal/kubeconfig"
 )
 
 // destination is the cluster that gets the manifests, and the user who acts there.
@@ -69,7 +70,7 @@ func (k *kind) remote(ctx context.Context, o *v1alpha1.Kustomization) (*destinat
 			Permit: "let the user of the kubeconfig impersonate this ServiceAccount in its cluster, or remove spec.serviceAccountName",
 		}
 	}
-	c, err := k.Clusters.Connect(ctx, file, impersonated)
+	c, err := k.Clusters.Connect(ctx, file, kubeconfig.Use{Impersonate: impersonated, Retains: len(o.Spec.Ignore) > 0})
 	if err != nil {
 		return nil, &kubeConfigError{secret: secret, err: err}
 	}
@@ -129,10 +130,12 @@ func (e *kubeConfigError) Error() string {
 
 func (e *kubeConfigError) Unwrap() error { return e.err }
 
-// isLost reports whether an error of [kind.destination] says that nobody can act as the user any more.
-// A file with a mistake does not count, since its owner can correct the file.
+// isLost reports whether an error of [kind.destination] says that nobody can act as the user any more:
+// the account or the Secret is gone, or the program's right to read it. A file with a mistake does not
+// count, since its owner can correct the file.
 func isLost(err error) bool {
 	code := auth.CodeOf(err)
 	refused, ok := errors.AsType[*kubeConfigError](err)
-	return code == auth.CodeSubjectNotFound || code == auth.CodeProofDenied || ok && refused.missing
+	_, forbidden := errors.AsType[*object.ForbiddenError](err)
+	return code == auth.CodeSubjectNotFound || code == auth.CodeProofDenied || ok && refused.missing || forbidden
 }

@@ -1,8 +1,10 @@
 package kustomization
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,14 +12,19 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/kubeconfig"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
@@ -91,8 +98,8 @@ func TestUserElsewhere(t *testing.T) {
 		to, err := k.destination(t.Context(), o, p.account)
 		must.Succeed(t, err)
 		defer to.close()
-		if _, err := to.Discover(); err == nil {
-			t.Error("the server has no kinds")
+		if _, err := to.RESTMapper().RESTMapping(schema.GroupKind{Kind: "ConfigMap"}, "v1"); !apimeta.IsNoMatchError(err) {
+			t.Errorf("the server has no kinds: %v", err)
 		}
 		if got.Get("Authorization") != "Bearer s3cret" || got.Get("Impersonate-User") != want {
 			t.Errorf("with account %q, the server gets %v", name, got)
@@ -127,6 +134,41 @@ func TestUserElsewhere(t *testing.T) {
 	wrong.Spec.ServiceAccountName = "team-b:admin"
 	if _, err := k.destination(t.Context(), wrong, auth.Subject{}); err == nil || !strings.Contains(err.Error(), "spec.serviceAccountName") {
 		t.Errorf("a wrong account: %v", err)
+	}
+}
+
+// TestFinalizeElsewhere checks when the objects of another cluster are given up.
+func TestFinalizeElsewhere(t *testing.T) {
+	forbidden := interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, name client.ObjectKey, o client.Object, options ...client.GetOption) error {
+		if _, ok := o.(*corev1.Secret); ok {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, name.Name, errors.New("no right"))
+		}
+		return c.Get(ctx, name, o, options...)
+	}}
+	for name, c := range map[string]struct {
+		stored   *corev1.Secret
+		requests interceptor.Funcs
+		leftover bool
+	}{
+		"no Secret":           {nil, interceptor.Funcs{}, true},
+		"no right":            {kubeConfigSecret("value", "a: b"), forbidden, true},
+		"a file with mistake": {kubeConfigSecret("value", "a: b"), interceptor.Funcs{}, false},
+	} {
+		o := elsewhere()
+		o.Spec.PostBuild = &v1alpha1.PostBuild{SubstituteFrom: []v1alpha1.SubstituteReference{{Kind: "Secret", Name: "s"}}} // needs no account any more
+		o.Status.Inventory = &v1alpha1.Inventory{Entries: []v1alpha1.InventoryEntry{{ID: "apps_a__ConfigMap", Version: "v1"}}}
+		all := []client.Object{o}
+		if c.stored != nil {
+			all = append(all, c.stored)
+		}
+		k := newKind(t)
+		k.Clusters = &kubeconfig.Clusters{Scheme: runtime.NewScheme()}
+		k.Live = interceptor.NewClient(kube(t, all...).(client.WithWatch), c.requests)
+		err := k.Finalize(t.Context(), o)
+		left, ok := errors.AsType[*object.LeftoverError](err)
+		if err == nil || ok != c.leftover || ok && !strings.Contains(left.Message, "ConfigMap/apps/a") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 )
@@ -25,9 +26,11 @@ func (k *kind) Finalize(ctx context.Context, o *v1alpha1.Kustomization) error {
 	if err != nil || len(inventory) == 0 {
 		return err
 	}
-	account, err := k.account(o)
-	if err != nil {
-		return leftover(ctx, inventory, err)
+	var account auth.Subject
+	if o.Spec.KubeConfig == nil {
+		if account, err = k.account(o); err != nil {
+			return leftover(ctx, inventory, err)
+		}
 	}
 	to, err := k.destination(ctx, o, account)
 	if err != nil && isLost(err) {
@@ -42,7 +45,8 @@ func (k *kind) Finalize(ctx context.Context, o *v1alpha1.Kustomization) error {
 	pruned, err := applier.Prune(ctx, inventory, nil)
 	failed, known := errors.AsType[*apply.Error](err)
 	switch {
-	case known && (failed.Reason == apply.ReasonImpersonation || failed.Reason == apply.ReasonTerminating):
+	// The owner of another cluster can permit the impersonation again.
+	case known && (failed.Reason == apply.ReasonImpersonation && to.cluster == "" || failed.Reason == apply.ReasonTerminating):
 		return leftover(ctx, pruned.Failed, err)
 	case err != nil:
 		return err

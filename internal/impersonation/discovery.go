@@ -1,5 +1,4 @@
-// Package servedkinds reads which kinds an API server serves.
-package servedkinds
+package impersonation
 
 import (
 	"errors"
@@ -12,10 +11,8 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// Read reads all kinds that an API server serves. The result sends no further request. If an aggregated
-// API does not answer, its kinds are unknown: the result then returns an error for them that is not
-// that of a missing kind.
-func Read(reader discovery.DiscoveryInterface) (apimeta.RESTMapper, error) {
+// discover reads all kinds that an API server serves.
+func discover(reader discovery.DiscoveryInterface) (apimeta.RESTMapper, error) {
 	groups, lists, err := reader.ServerGroupsAndResources()
 	partial, ok := errors.AsType[*discovery.ErrGroupDiscoveryFailed](err)
 	if err != nil && !ok {

@@ -1,4 +1,4 @@
-package servedkinds_test
+package impersonation
 
 import (
 	"errors"
@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"github.com/lanyard-dev/lanyard/internal/must"
-	"github.com/lanyard-dev/lanyard/internal/servedkinds"
 )
 
 // discovered is an API server with the kind Widget. Its aggregated API down.example.com does not
@@ -28,10 +27,10 @@ func (d discovered) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.AP
 		[]*metav1.APIResourceList{{GroupVersion: "example.com/v1", APIResources: []metav1.APIResource{{Name: "widgets", Kind: "Widget", Namespaced: true}}}}, d.err
 }
 
-// TestRead distinguishes kinds that are missing from kinds of which nothing is known.
-func TestRead(t *testing.T) {
+// TestDiscover distinguishes kinds that are missing from kinds of which nothing is known.
+func TestDiscover(t *testing.T) {
 	down := schema.GroupVersion{Group: "down.example.com", Version: "v1"}
-	kinds, err := servedkinds.Read(discovered{err: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{down: errors.New("no answer")}}})
+	kinds, err := discover(discovered{err: &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{down: errors.New("no answer")}}})
 	must.Succeed(t, err)
 	found, err := kinds.RESTMapping(schema.GroupKind{Group: "example.com", Kind: "Widget"}, "v1")
 	if err != nil || found.Resource.Resource != "widgets" || found.Scope.Name() != apimeta.RESTScopeNameNamespace {
@@ -50,7 +49,7 @@ func TestRead(t *testing.T) {
 			t.Errorf("a kind of which nothing is known: %v", err)
 		}
 	}
-	if _, err := servedkinds.Read(discovered{err: errors.New("the API server is down")}); err == nil {
+	if _, err := discover(discovered{err: errors.New("the API server is down")}); err == nil {
 		t.Error("no answer at all is no error")
 	}
 }
