@@ -38,6 +38,11 @@ func serveArtifacts(n int) (*artifacts, error) {
 		}
 		a.served[pathOf(i)] = file
 	}
+	slow, err := pack(slowManifests())
+	if err != nil {
+		return nil, fmt.Errorf("pack the artifact of the slow tenant: %w", err)
+	}
+	a.served[slowPath] = slow
 	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.fetches.Add(1)
 		file, found := a.served[r.URL.Path]
@@ -57,9 +62,18 @@ func pathOf(i int) string {
 	return fmt.Sprintf("/ocirepository/%s/%s/1.4.2.tar.gz", namespaceOf(i), nameOf(i))
 }
 
+// slowName is the name of the slow tenant's source, and slowPath is the path of its artifact.
+const (
+	slowName = "slow"
+	slowPath = "/ocirepository/" + slowNamespace + "/" + slowName + "/1.4.2.tar.gz"
+)
+
 // status returns the status of a source with the i-th artifact.
-func (a *artifacts) status(i int) map[string]any {
-	path, now := pathOf(i), time.Now().UTC().Format(time.RFC3339)
+func (a *artifacts) status(i int) map[string]any { return a.statusAt(pathOf(i)) }
+
+// statusAt returns the status of a source with the artifact at a path.
+func (a *artifacts) statusAt(path string) map[string]any {
+	now := time.Now().UTC().Format(time.RFC3339)
 	file := a.served[path]
 	return map[string]any{
 		"observedGeneration": int64(1),

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	clientconfig "k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/audit"
@@ -35,6 +36,7 @@ type results struct {
 	fromNothing reading       // after this time
 	atRest      reading       // what all rounds have used
 	rested      metrics.Kernel
+	others      others // reconciliations beside a slow tenant's
 }
 
 // reading has everything that a program has used.
@@ -61,6 +63,8 @@ func measure(ctx context.Context, w *world) (r results, err error) {
 		return r, err
 	}
 	defer a.server.Close()
+	hanging := startHanging()
+	defer hanging.Close()
 	if err := w.furnish(ctx, a); err != nil {
 		return r, err
 	}
@@ -73,7 +77,9 @@ func measure(ctx context.Context, w *world) (r results, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	watching, err := client.NewWithWatch(w.Config(), client.Options{})
+	config := clientconfig.CopyConfig(w.Config())
+	config.QPS = -1 // a limit would make reconciliations seem longer
+	watching, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {
 		return r, err
 	}
@@ -86,7 +92,7 @@ func measure(ctx context.Context, w *world) (r results, err error) {
 	w.say("all objects exist; the program starts")
 	begin := time.Now()
 	peer, err := w.StartPeer(ctx, stage.PeerOptions{
-		Binary: w.Binary(w.binary), Args: w.args(listen.Addresses, kubeconfig, strings.TrimPrefix(a.server.URL, "http://")), Log: w.Path(w.binary + ".log"), Health: listen.Addresses[1],
+		Binary: w.Binary(w.binary), Args: w.args(listen.Addresses, kubeconfig, strings.TrimPrefix(a.server.URL, "http://"), strings.TrimPrefix(hanging.URL, "https://")), Log: w.Path(w.binary + ".log"), Health: listen.Addresses[1],
 		Env: []string{"KUBECONFIG=" + kubeconfig, "RUNTIME_NAMESPACE=default"},
 	})
 	if err != nil {
@@ -137,7 +143,10 @@ func measure(ctx context.Context, w *world) (r results, err error) {
 	if err := stage.Sleep(ctx, rest); err != nil {
 		return r, err
 	}
-	r.rested, err = metrics.ReadTree(peer.PID)
+	if r.rested, err = metrics.ReadTree(peer.PID); err != nil {
+		return r, err
+	}
+	r.others, err = w.besideSlow(ctx, watching, a, hanging)
 	return r, err
 }
 

@@ -21,8 +21,9 @@ type program struct {
 	// request is the annotation that asks for a reconciliation.
 	request string
 	// args returns the program's flags. The program listens on two addresses: for metrics and health.
-	// It gets a kubeconfig file, and the address of the server that has the artifacts.
-	args func(listen []string, kubeconfig, artifacts string) []string
+	// It gets a kubeconfig file, the address of the server that has the artifacts, and that of another
+	// cluster.
+	args func(listen []string, kubeconfig, artifacts, cluster string) []string
 }
 
 // programs returns the programs that are measured. Each program has four workers, no leader
@@ -38,7 +39,7 @@ func programs() []program {
 		applyVersion: "kustomize.toolkit.fluxcd.io/v1", applyKind: "Kustomization",
 		sourceVersion: "source.toolkit.fluxcd.io/v1", sourceKind: "OCIRepository",
 		request: "reconcile.fluxcd.io/requestedAt",
-		args: func(listen []string, _, _ string) []string { // the file's path is in the variable KUBECONFIG
+		args: func(listen []string, _, _, _ string) []string { // the file's path is in the variable KUBECONFIG
 			return []string{"--metrics-addr=" + listen[0], "--health-addr=" + listen[1], "--concurrent=4"}
 		},
 	}, {
@@ -47,10 +48,10 @@ func programs() []program {
 		applyVersion: "toolkit.lanyard.dev/v1alpha1", applyKind: "Kustomization",
 		sourceVersion: "toolkit.lanyard.dev/v1alpha1", sourceKind: "OCIRepository",
 		request: "lanyard.dev/reconcile-requested-at",
-		args: func(listen []string, kubeconfig, artifacts string) []string {
+		args: func(listen []string, kubeconfig, artifacts, cluster string) []string {
 			return []string{
 				"--metrics-address=" + listen[0], "--health-address=" + listen[1], "--kubeconfig=" + kubeconfig, "--artifact-hosts=" + artifacts,
-				"--namespace=default", "--concurrent=4",
+				"--namespace=default", "--concurrent=4", "--allowed-endpoint-hosts=" + cluster,
 			}
 		},
 	}}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lanyard-dev/lanyard/bench/internal/audit"
 	"github.com/lanyard-dev/lanyard/bench/internal/table"
@@ -27,7 +28,20 @@ func (r results) table(name string, n int) table.Table {
 	r.atRest.addTo(&t, "at rest: ", "reconciliation", rounds*n)
 	t.Row("at rest: memory right after the reconciliations", "%.0f MiB", r.atRest.kernel.Resident/mebi)
 	t.Row("at rest: memory after "+rest.String()+" more", "%.0f MiB", r.rested.Resident/mebi)
+	r.others.addTo(&t)
 	return t
+}
+
+// addTo adds rows to a table: the delays of other tenants' objects.
+func (o others) addTo(t *table.Table) {
+	for _, c := range []struct {
+		name string
+		delays
+	}{{"alone", o.alone}, {"beside a tenant with slow builds", o.besideBuilds}, {"beside a tenant whose API server hangs", o.besideHanging}} {
+		t.Row(c.name+": reconciliations that were timed", "%d", len(c.delays))
+		t.Row(c.name+": median time of a reconciliation", "%s", c.quantile(0.5).Round(time.Millisecond))
+		t.Row(c.name+": 99 % of the reconciliations took at most", "%s", c.quantile(0.99).Round(time.Millisecond))
+	}
 }
 
 // addTo adds rows to a table: the number of API requests for one of n things, in all and by verb.
