@@ -161,7 +161,17 @@ func (p *probe) Get(ctx context.Context, name client.ObjectKey, o client.Object,
 		return p.refuse(key, p.applier.failure(verbGet, key, err))
 	}
 	p.see(key, existing)
+	if options := applyOptions(p.options); utils.AnyInMetadata(existing, options.ExclusionSelector) || utils.AnyInMetadata(existing, options.IfNotPresentSelector) {
+		p.forget(key) // package ssa skips the object, and does not ask for its dry run
+	}
 	return p.refuse(key, p.checkOwner(ctx, key, existing))
+}
+
+// forget forgets the answer of an object's dry run.
+func (p *probe) forget(key object.ObjMetadata) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.answers, key)
 }
 
 // refuse makes all writes of an object fail with err, unless err is nil.

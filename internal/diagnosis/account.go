@@ -21,7 +21,7 @@ func (q *inquiry) runAccount(ctx context.Context) error {
 	}
 	explain := q.impersonates
 	if secret != "" {
-		explain = func(context.Context) error { return q.actsElsewhere(secret) }
+		explain = func(context.Context) error { return q.explainRemote(secret) }
 	}
 	if err := explain(ctx); err != nil {
 		return err
@@ -57,9 +57,9 @@ func (q *inquiry) subject(account string) string {
 	return fmt.Sprintf("system:serviceaccount:%s:%s", q.Namespace, account)
 }
 
-// actsElsewhere explains an object that acts in the cluster of a Secret with a kubeconfig file. The Secret
+// explainRemote explains an object that acts in the cluster of a Secret with a kubeconfig file. The Secret
 // is not read: the reader may lack the right, and the file is secret.
-func (q *inquiry) actsElsewhere(secret string) error {
+func (q *inquiry) explainRemote(secret string) error {
 	q.Subject, q.From = "the user of the kubeconfig in Secret "+secret, "spec.kubeConfig"
 	q.Proof = "none: the API server of that cluster decides each request with the user's rights"
 	if name := q.object.Kind.Account(q.object.Resource); name != "" {

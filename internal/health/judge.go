@@ -153,7 +153,7 @@ func (j *Judge) Quick(o *unstructured.Unstructured) (found Status, known bool) {
 	}
 	message := "its status is " + string(result.Status)
 	if !j.secret {
-		message = cmp.Or(result.Message, message)
+		message = cmp.Or(strings.Clone(result.Message[:min(len(result.Message), maxMessage)]), message)
 	}
 	switch {
 	case result.Status == status.FailedStatus:
@@ -168,6 +168,9 @@ func (j *Judge) Quick(o *unstructured.Unstructured) (found Status, known bool) {
 // unreadable is the status of an object whose status does not have the shape that the kind promises. Its
 // controller may correct the status.
 func unreadable() Status { return Status{InProgress, "the object's status cannot be read"} }
+
+// maxMessage is how much of an object's status a message repeats, in bytes.
+const maxMessage = 500
 
 // IsJob reports whether an object is a Job.
 func IsJob(o *unstructured.Unstructured) bool {

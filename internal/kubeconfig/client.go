@@ -35,8 +35,8 @@ type Use struct {
 	// Impersonate is the name of a user whom the file's user impersonates. Empty: the file's user acts as
 	// itself.
 	Impersonate string
-	// Retains says that parts of all answers stay in memory for as long as the client is used. Otherwise,
-	// only those of the last answers do.
+	// Retains charges all answers until the account is closed. Set Retains if the caller stores parts of
+	// answers. Otherwise only a few answers are charged, the largest.
 	Retains bool
 }
 
@@ -46,15 +46,14 @@ type Use struct {
 type Client struct {
 	client.Client
 
-	sender    *http.Client
-	config    *rest.Config
+	newKinds  func(cachesMisses bool) (*kinds, error)
 	transport *http.Transport
 	cluster   string
 }
 
-// patience is how long a server may take for the head of an answer. The webhooks of a cluster may take
-// 30 s each. Source: Kubernetes documentation, "Dynamic Admission Control", timeouts.
-const patience = time.Minute
+// headerTimeout is the time limit for response headers. The webhooks of a cluster may take 30 s each.
+// Source: Kubernetes documentation, "Dynamic Admission Control", timeouts.
+const headerTimeout = time.Minute
 
 // connections is how many connections a client has at once.
 const connections = 8
@@ -63,46 +62,50 @@ const connections = 8
 // The memory of answers is taken from the account of ctx ([reserve.Take]). The caller must call
 // [Client.Close]. An error is an [*Error].
 func (c *Clusters) Connect(ctx context.Context, file []byte, use Use) (*Client, error) {
-	config, err := Parse(file, c.Guard.CheckTarget)
+	connection, err := Parse(file, c.Guard.CheckTarget)
 	if err != nil {
 		return nil, err
 	}
+	config := connection.Config
 	config.Impersonate.UserName, config.UserAgent, config.QPS = use.Impersonate, c.UserAgent, -1
 	config.WarningHandler = rest.NoWarnings{} // a tenant's server must not write this program's log
-	made := &Client{cluster: clusterOf(config)}
-	if err := made.connect(ctx, c, config, use); err != nil {
+	made := &Client{cluster: clusterOf(connection)}
+	if err := made.connect(ctx, c, connection, use); err != nil {
 		return nil, &Error{Err: errors.New("no client can be made from the file"), Fix: "report this file, without its credentials, to the developers of Lanyard"}
 	}
 	return made, nil
 }
 
-func (c *Client) connect(ctx context.Context, clusters *Clusters, config *rest.Config, use Use) (err error) {
+func (c *Client) connect(ctx context.Context, clusters *Clusters, connection *Connection, use Use) (err error) {
+	config := connection.Config
 	server, err := url.Parse(config.Host)
 	if err != nil {
 		return err
 	}
 	c.transport = transport.Default()
 	c.transport.Proxy, c.transport.DialContext = config.Proxy, dial(clusters.Guard)
-	c.transport.ResponseHeaderTimeout, c.transport.MaxConnsPerHost = patience, connections
-	if c.transport.TLSClientConfig, err = rest.TLSConfigFor(config); err != nil {
-		return err
-	}
+	c.transport.ResponseHeaderTimeout, c.transport.MaxConnsPerHost = headerTimeout, connections
+	c.transport.TLSClientConfig = connection.TLS
 	authenticated, err := rest.HTTPWrappersForConfig(config, c.transport)
 	if err != nil {
 		return err
 	}
-	c.sender = &http.Client{
-		Transport:     &boundedTransport{ctx: ctx, next: authenticated, host: server.Host, retains: use.Retains},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
+	sender := func(retains bool) *http.Client {
+		return &http.Client{
+			Transport:     &boundedTransport{ctx: ctx, next: authenticated, host: server.Host, retains: retains},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
+		}
 	}
 	// Package rest counts requests by the host. The counters of many tenants' hosts would fill the memory.
-	c.config = rest.CopyConfig(config)
-	c.config.Host = (&url.URL{Scheme: "https", Host: anyHost, Path: server.Path}).String()
-	mapper, err := newKinds(c.config, c.sender, false)
+	config = rest.CopyConfig(config)
+	config.Host = (&url.URL{Scheme: "https", Host: anyHost, Path: server.Path}).String()
+	reader := sender(true) // the kinds are stored
+	c.newKinds = func(cachesMisses bool) (*kinds, error) { return newKinds(ctx, config, reader, cachesMisses) }
+	mapper, err := c.newKinds(false)
 	if err != nil {
 		return err
 	}
-	c.Client, err = client.New(c.config, client.Options{HTTPClient: c.sender, Scheme: clusters.Scheme, Mapper: mapper})
+	c.Client, err = client.New(config, client.Options{HTTPClient: sender(use.Retains), Scheme: clusters.Scheme, Mapper: mapper})
 	return err
 }
 
@@ -113,18 +116,18 @@ const anyHost = "server-of-kubeconfig"
 var errRedirect = errors.New("the server redirects to another address, which is refused")
 
 // Discover returns the kinds that the API server serves now. A kind is read when somebody asks for it.
-func (c *Client) Discover() (apimeta.RESTMapper, error) { return newKinds(c.config, c.sender, true) }
+func (c *Client) Discover() (apimeta.RESTMapper, error) { return c.newKinds(true) }
 
-// Cluster identifies the cluster and who acts there. Its value says nothing else. It stays the same if
-// only the user's credential changes.
+// Cluster returns a hash of the server's address and authority, the name of a user with a password, and
+// the impersonated user. A new token or certificate does not change the hash.
 func (c *Client) Cluster() string { return c.cluster }
 
 // Close closes the client's connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
 // clusterOf returns the result of [Client.Cluster].
-func clusterOf(config *rest.Config) string {
-	text, _ := json.Marshal([]any{config.Host, config.ServerName, config.CAData, config.Username, config.Impersonate.UserName}) // never fails
+func clusterOf(c *Connection) string {
+	text, _ := json.Marshal([]any{c.Config.Host, c.TLS.ServerName, c.authority, c.Config.Username, c.Config.Impersonate.UserName}) // never fails
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

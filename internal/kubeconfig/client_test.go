@@ -97,7 +97,7 @@ func TestConnect(t *testing.T) {
 			if r.Header.Get("Authorization") != "Bearer s3cret" || ok != (user != "") || ok && impersonated[0] != user {
 				t.Errorf("the server gets %v", r.Header)
 			}
-			if r.UserAgent() != "lanyard-test" || strings.Contains(strings.Join(r.Header["Accept"], " "), "protobuf") {
+			if r.UserAgent() != "lanyard-test" || !strings.HasPrefix(r.Host, "127.0.0.1:") || strings.Contains(strings.Join(r.Header["Accept"], " "), "protobuf") {
 				t.Errorf("the server gets %v", r.Header)
 			}
 			_, _ = fmt.Fprint(w, configMap)
@@ -128,6 +128,7 @@ func TestHostileServer(t *testing.T) {
 		}, "larger than 8 MiB"},
 		"redirect": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "https://elsewhere.example.com/")
+			w.Header().Del("Content-Type")
 			w.WriteHeader(http.StatusTemporaryRedirect)
 		}, "redirects to another address"},
 		"protobuf": {func(w http.ResponseWriter, _ *http.Request) {
@@ -141,12 +142,18 @@ func TestHostileServer(t *testing.T) {
 		"another object": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprint(w, strings.Replace(configMap, `"a"`, `"b"`, 1))
 		}, "another object than it was asked for"},
+		"many managers": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, strings.Replace(configMap, `"name"`, `"managedFields":[`+strings.Repeat("{},", 100)+`{}],"name"`, 1))
+		}, "metadata that no API server accepts"},
+		"many fields": {func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, strings.Replace(configMap, `"name"`, `"managedFields":[{"fieldsV1":{"a":[`+strings.Repeat("1,", 20_000)+`1]}}],"name"`, 1))
+		}, "metadata that no API server accepts"},
 		"damaged metadata": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprint(w, strings.Replace(configMap, `"name"`, `"labels":["x"],"name"`, 1))
-		}, "damaged metadata"},
+		}, "metadata that no API server accepts"},
 		"long version": {func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = fmt.Fprint(w, strings.Replace(configMap, `"name"`, `"resourceVersion":"`+strings.Repeat("1", 1000)+`","name"`, 1))
-		}, "damaged metadata"},
+		}, "metadata that no API server accepts"},
 		"strange code": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(599) }, "no status code of HTTP"},
 		"wait": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "100000")
@@ -247,10 +254,10 @@ func TestKinds(t *testing.T) {
 	must.Succeed(t, err)
 	widget := schema.GroupKind{Group: "example.com", Kind: "Widget"}
 	for name, mapper := range map[string]apimeta.RESTMapper{"of the client": client.RESTMapper(), "discovered": discovered} {
-		for version, want := range map[string]string{"": "v2", "v1": "v1"} {
-			found, err := mapper.RESTMapping(widget, version)
+		for want, versions := range map[string][]string{"v2": nil, "v1": {"v1"}} {
+			found, err := mapper.RESTMapping(widget, versions...)
 			if err != nil || found.Resource.Version != want || found.Resource.Resource != "widgets" || found.Scope.Name() != apimeta.RESTScopeNameRoot {
-				t.Errorf("%s, version %q: %+v, %v", name, version, found, err)
+				t.Errorf("%s, versions %q: %+v, %v", name, versions, found, err)
 			}
 		}
 		if all, err := mapper.RESTMappings(widget); err != nil || len(all) != 2 {
@@ -273,7 +280,56 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAnswers checks that the memory of the last answers is taken from the account of the client,
+// TestNewKind checks that a client finds a kind that its server gets later.
+func TestNewKind(t *testing.T) {
+	cluster := newCluster(t, http.NotFound)
+	served := `[]`
+	cluster.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/apis/down.example.com/v1" {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","resources":`+served+`}`)
+	})
+	mapper := cluster.connect(t.Context(), t, "").RESTMapper()
+	widget, gadget := schema.GroupKind{Group: "example.com", Kind: "Widget"}, schema.GroupKind{Group: "example.com", Kind: "Gadget"}
+	for _, next := range []string{`[{"name":"widgets","kind":"Widget"}]`, `[{"name":"widgets","kind":"Widget"},{"name":"gadgets","kind":"Gadget"}]`} {
+		if _, err := mapper.RESTMapping(gadget, "v1"); !apimeta.IsNoMatchError(err) {
+			t.Errorf("a kind before it exists: %v", err)
+		}
+		served = next
+		must.Succeed(t, second(mapper.RESTMapping(widget, "v1")))
+	}
+	must.Succeed(t, second(mapper.RESTMapping(gadget, "v1")))
+	// A group that cannot be read does not hide the others.
+	down := schema.GroupKind{Group: "down.example.com", Kind: "Widget"}
+	for range 2 {
+		if _, err := mapper.RESTMapping(down, "v1"); !apierrors.IsServiceUnavailable(err) {
+			t.Errorf("a group that cannot be read: %v", err)
+		}
+	}
+	must.Succeed(t, second(mapper.RESTMapping(widget, "v1")))
+}
+
+// TestLongFailure checks that the texts of a failure are cut.
+func TestLongFailure(t *testing.T) {
+	long := strings.Repeat("a", 1<<20)
+	cluster := newCluster(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":"Invalid","code":422,"details":{"name":%q,"causes":[{"field":%q}]}}`, long, long, long)
+	})
+	err := get(t.Context(), cluster.connect(t.Context(), t, ""))
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) {
+		t.Fatal(err)
+	}
+	if got := status.Status(); len(err.Error()) > 10_000 || len(got.Details.Name) > 10_000 || len(got.Details.Causes[0].Field) > 10_000 {
+		t.Errorf("the error has %d bytes", len(err.Error()))
+	}
+}
+
+// TestMemoryOfAnswers checks that the memory of some answers is taken from the account of the client,
 // or that of all answers.
 func TestMemoryOfAnswers(t *testing.T) {
 	const values = 5_000 // 3 MB with their commas

@@ -20,26 +20,31 @@ import (
 // them. The RESTMappers of Kubernetes' libraries read all kinds at once. A hostile server could list so
 // many kinds that this program has no memory left.
 type kinds struct {
-	client *rest.RESTClient
-	final  bool // what is missing once is never asked for again
+	ctx          context.Context //nolint:containedctx // the methods of a RESTMapper get no context
+	client       *rest.RESTClient
+	cachesMisses bool // a missing kind is not asked for again
 
 	mu     sync.Mutex // guards what follows; also held while kinds are read, so that they are read once
 	known  map[schema.GroupVersion]map[string]*apimeta.RESTMapping
-	failed error // the first failure; a client that has failed once is not used for long
+	groups map[string][]string           // versions of groups
+	failed map[schema.GroupVersion]error // versions that could not be read; the server is not asked again
 }
 
 // maxVersions is how many versions of one group are read.
 const maxVersions = 32
 
-// newKinds returns a RESTMapper. If final is true, it does not notice new kinds.
-func newKinds(config *rest.Config, sender *http.Client, final bool) (*kinds, error) {
+// newKinds returns a RESTMapper. If cachesMisses is true, it does not notice new kinds.
+func newKinds(ctx context.Context, config *rest.Config, sender *http.Client, cachesMisses bool) (*kinds, error) {
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	c, err := rest.UnversionedRESTClientForConfigAndClient(config, sender)
 	if err != nil {
 		return nil, err
 	}
-	return &kinds{client: c, final: final, known: map[schema.GroupVersion]map[string]*apimeta.RESTMapping{}}, nil
+	return &kinds{
+		ctx: ctx, client: c, cachesMisses: cachesMisses, known: map[schema.GroupVersion]map[string]*apimeta.RESTMapping{},
+		groups: map[string][]string{}, failed: map[schema.GroupVersion]error{},
+	}, nil
 }
 
 // RESTMapping implements apimeta.RESTMapper.
@@ -56,32 +61,25 @@ func (k *kinds) RESTMapping(kind schema.GroupKind, versions ...string) (*apimeta
 func (k *kinds) RESTMappings(kind schema.GroupKind, versions ...string) ([]*apimeta.RESTMapping, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.failed != nil {
-		return nil, k.failed
-	}
 	all, err := k.find(kind, versions)
-	switch {
-	case err != nil:
-		k.failed = err
-		return nil, err
-	case len(all) == 0:
-		return nil, &apimeta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
+	if err == nil && len(all) == 0 {
+		err = &apimeta.NoKindMatchError{GroupKind: kind, SearchedVersions: versions}
 	}
-	return all, nil
+	return all, err
 }
 
 func (k *kinds) find(kind schema.GroupKind, versions []string) (all []*apimeta.RESTMapping, err error) {
-	if len(versions) == 0 || len(versions) == 1 && versions[0] == "" {
+	if len(versions) == 0 {
 		if versions, err = k.versions(kind.Group); err != nil {
 			return nil, err
 		}
 	}
 	for _, version := range versions {
-		served, err := k.version(schema.GroupVersion{Group: kind.Group, Version: version})
+		mapping, err := k.mapping(kind.WithVersion(version))
 		if err != nil {
 			return nil, err
 		}
-		if mapping := served[kind.Kind]; mapping != nil {
+		if mapping != nil {
 			all = append(all, mapping)
 		}
 	}
@@ -93,8 +91,11 @@ func (k *kinds) versions(group string) ([]string, error) {
 	if group == "" {
 		return []string{"v1"}, nil // the core group never had another version
 	}
+	if versions, ok := k.groups[group]; ok {
+		return versions, nil
+	}
 	var found metav1.APIGroup
-	if err := k.read(&found, "apis", group); err != nil {
+	if err := k.read(schema.GroupVersion{Group: group}, &found, "apis", group); err != nil {
 		return nil, err
 	}
 	versions := []string{found.PreferredVersion.Version}
@@ -103,21 +104,35 @@ func (k *kinds) versions(group string) ([]string, error) {
 			versions = append(versions, v.Version)
 		}
 	}
+	if k.cachesMisses {
+		k.groups[group] = versions
+	}
 	return versions, nil
 }
 
-// version returns the kinds of a version by their names.
-func (k *kinds) version(version schema.GroupVersion) (map[string]*apimeta.RESTMapping, error) {
-	if served, ok := k.known[version]; ok {
-		return served, nil
+// mapping returns how a kind is served; nil if it is not served.
+func (k *kinds) mapping(kind schema.GroupVersionKind) (*apimeta.RESTMapping, error) {
+	served, ok := k.known[kind.GroupVersion()]
+	if mapping := served[kind.Kind]; mapping != nil || ok && k.cachesMisses {
+		return mapping, nil
 	}
+	served, err := k.version(kind.GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	k.known[kind.GroupVersion()] = served
+	return served[kind.Kind], nil
+}
+
+// version reads the kinds of a version, by their names.
+func (k *kinds) version(version schema.GroupVersion) (map[string]*apimeta.RESTMapping, error) {
 	path := []string{"apis", version.Group, version.Version}
 	if version.Group == "" {
 		path = []string{"api", version.Version}
 	}
 	var found metav1.APIResourceList
 	if version.Version != "" {
-		if err := k.read(&found, path...); err != nil {
+		if err := k.read(version, &found, path...); err != nil {
 			return nil, err
 		}
 	}
@@ -132,20 +147,20 @@ func (k *kinds) version(version schema.GroupVersion) (map[string]*apimeta.RESTMa
 		}
 		served[r.Kind] = &apimeta.RESTMapping{Resource: version.WithResource(r.Name), GroupVersionKind: version.WithKind(r.Kind), Scope: scope}
 	}
-	if len(served) > 0 || k.final {
-		k.known[version] = served
-	}
 	return served, nil
 }
 
-// read reads a document. A document that does not exist stays empty.
-func (k *kinds) read(into runtime.Object, path ...string) error {
-	// The transport ends the request with the reconciliation.
-	err := k.client.Get().AbsPath(path...).Do(context.Background()).Into(into)
-	if apierrors.IsNotFound(err) {
+// read reads the document of a version, or of a group. A document that does not exist stays empty.
+func (k *kinds) read(version schema.GroupVersion, into runtime.Object, path ...string) error {
+	if err := k.failed[version]; err != nil {
+		return err
+	}
+	err := k.client.Get().AbsPath(path...).Do(k.ctx).Into(into)
+	if err == nil || apierrors.IsNotFound(err) {
 		return nil
 	}
-	return err
+	k.failed[version] = shortened(err)
+	return k.failed[version]
 }
 
 // errLookup is the error for questions that the clients of this package do not ask.

@@ -5,12 +5,14 @@
 // that reads files of tenants, a tenant could run programs and read the machine's files. [Parse]
 // refuses such files.
 //
-// The tenant also chooses the cluster. Its API server may be any server, which sends what it likes, or
-// nothing. So [Clusters] bounds what a server's answers cost.
+// The tenant also chooses the server, which can send any answer, or no answer. So [Clusters] bounds what
+// a server's answers cost.
 package kubeconfig
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,7 +21,6 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 
 	yamlnode "go.yaml.in/yaml/v3"
@@ -29,6 +30,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/internal/certificate"
 )
 
 // maxBytes bounds a file. A file with several certificates has less than 20 KiB.
@@ -56,10 +58,21 @@ func (e *Error) Error() string {
 // Unwrap returns the mistake.
 func (e *Error) Unwrap() error { return e.Err }
 
+// Connection says how to reach an API server, and who acts there.
+type Connection struct {
+	// Config has the address, the proxy, and a token or a password. It has no certificates.
+	Config *rest.Config
+	// TLS has the authorities and the client certificate of the file. Without authorities in the file,
+	// those of the system count.
+	TLS *tls.Config
+
+	authority []byte // text of the authorities
+}
+
 // Parse returns the connection of the file's current context. All credentials of the connection are
 // from the file, and so is its proxy. Without a proxy in the file, there is none. The function
 // checkTarget refuses a host:port that a proxy must not be asked to reach. An error is an [*Error].
-func Parse(content []byte, checkTarget func(hostport string) error) (*rest.Config, error) {
+func Parse(content []byte, checkTarget func(hostport string) error) (*Connection, error) {
 	file, err := load(content)
 	if err != nil {
 		return nil, err
@@ -85,55 +98,62 @@ func Parse(content []byte, checkTarget func(hostport string) error) (*rest.Confi
 	}
 	config := &rest.Config{
 		Host: cluster.Server, Username: user.Username, Password: user.Password, BearerToken: user.Token,
-		TLSClientConfig: rest.TLSClientConfig{
-			ServerName: cluster.TLSServerName, CAData: cluster.CertificateAuthorityData,
-			CertData: user.ClientCertificateData, KeyData: user.ClientKeyData,
-		},
 		// A nil function would mean the proxy of this program's environment.
 		Proxy: func(*http.Request) (*url.URL, error) { return proxy, nil },
 	}
-	if err := checkCertificates(place, config); err != nil {
+	secured, err := tlsConfig(current, cluster, user)
+	if err != nil {
 		return nil, err
 	}
-	return config, nil
+	return &Connection{Config: config, TLS: secured, authority: cluster.CertificateAuthorityData}, nil
 }
 
-// checkCertificates checks that the certificates and the key can be used. The place names the file's
-// context.
-func checkCertificates(place string, config *rest.Config) error {
-	authority := &rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData}}
-	if _, err := rest.TLSConfigFor(authority); err != nil {
-		return &Error{Field: place + "cluster", Err: errors.New("the certificate authority of the cluster is no certificate in PEM"), Fix: "correct certificate-authority-data"}
+// tlsConfig parses the certificates of a cluster and of a user.
+func tlsConfig(names *clientcmdapi.Context, cluster *clientcmdapi.Cluster, user *clientcmdapi.AuthInfo) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cluster.TLSServerName}
+	refuse := func(field string, err error) (*tls.Config, error) {
+		refused := &Error{Field: field, Err: err, Fix: "correct the field"}
+		if known, ok := errors.AsType[*certificate.Error](err); ok {
+			refused.Err, refused.Fix = errors.New(known.What), known.Fix
+		}
+		return nil, refused
 	}
-	if _, err := rest.TLSConfigFor(config); err != nil {
-		return &Error{
-			Field: place + "user", Err: errors.New("the certificate and the key of the user do not belong together, or are not in PEM"),
-			Fix: "correct client-certificate-data and client-key-data",
+	if data := cluster.CertificateAuthorityData; len(data) > 0 {
+		authorities, err := certificate.Authorities(certificate.Text{Name: "certificate-authority-data", Data: data})
+		if err != nil {
+			return refuse(fmt.Sprintf("clusters[%q].cluster.certificate-authority-data", names.Cluster), err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		for _, a := range authorities {
+			config.RootCAs.AddCert(a)
 		}
 	}
-	return nil
+	if data := user.ClientCertificateData; len(data) > 0 {
+		pair, err := certificate.Client(certificate.Text{Name: "client-certificate-data", Data: data}, certificate.Text{Name: "client-key-data", Data: user.ClientKeyData})
+		if err != nil {
+			return refuse(fmt.Sprintf("users[%q].user.client-certificate-data", names.AuthInfo), err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
 }
 
 // lineNumber matches the place in an error of the YAML library.
 var lineNumber = regexp.MustCompile(`line \d+`)
 
-// load decodes a file. It leaves the libraries' errors out of its own error, except for the line: the
-// libraries repeat parts of the file.
-//
-// In YAML, an alias stands for an earlier part of the file. A short file with aliases can mean a text
-// of gigabytes. So load refuses aliases, and gives the library of Kubernetes JSON, which has none.
+// load decodes a file. Its error has only the line number, because the libraries' errors quote the file.
 func load(content []byte) (*clientcmdapi.Config, error) {
 	const fix = "store the output of kubectl config view --raw --flatten --minify"
 	if len(content) > maxBytes {
 		return nil, &Error{Err: fmt.Errorf("the file has %d bytes, and %d are allowed", len(content), maxBytes), Fix: fix}
 	}
-	plain, err := withoutAliases(content)
-	if errors.Is(err, errAlias) {
-		return nil, &Error{Err: err, Fix: fix}
-	}
+	plain, err := toJSON(content)
 	var file *clientcmdapi.Config
 	if err == nil {
 		file, err = clientcmd.Load(plain)
+	}
+	if errors.Is(err, errComplex) {
+		return nil, &Error{Err: err, Fix: fix}
 	}
 	if err != nil {
 		message := "this is no kubeconfig file"
@@ -145,16 +165,22 @@ func load(content []byte) (*clientcmdapi.Config, error) {
 	return file, nil
 }
 
-var errAlias = errors.New("the file has an alias of YAML, and none is allowed")
+var errComplex = errors.New("the file has an alias, a repeated key, or too many values")
 
-// withoutAliases converts YAML to JSON, unless the text has aliases.
-func withoutAliases(content []byte) ([]byte, error) {
+// maxNodes bounds the keys and values of a file. A context with its cluster and its user has 40.
+const maxNodes = 4000
+
+// toJSON converts YAML to JSON, which clientcmd.Load also reads. An alias of YAML stands for an earlier
+// part of the file: a short file with aliases can mean a text of gigabytes. The library compares
+// repeated keys pairwise. So toJSON refuses both.
+func toJSON(content []byte) ([]byte, error) {
 	var document yamlnode.Node
 	if err := yamlnode.Unmarshal(content, &document); err != nil {
 		return nil, err
 	}
-	if hasAlias(&document) {
-		return nil, errAlias
+	left := maxNodes
+	if !isSimple(&document, &left) {
+		return nil, errComplex
 	}
 	var value any
 	if err := document.Decode(&value); err != nil {
@@ -163,8 +189,24 @@ func withoutAliases(content []byte) ([]byte, error) {
 	return json.Marshal(value)
 }
 
-func hasAlias(node *yamlnode.Node) bool {
-	return node.Kind == yamlnode.AliasNode || slices.ContainsFunc(node.Content, hasAlias)
+// isSimple reports whether a node has no aliases, no repeated keys, and no more nodes than are left.
+func isSimple(node *yamlnode.Node, left *int) bool {
+	if *left--; *left < 0 || node.Kind == yamlnode.AliasNode {
+		return false
+	}
+	keys := map[string]bool{}
+	for i, child := range node.Content {
+		if node.Kind == yamlnode.MappingNode && i%2 == 0 {
+			if child.Kind != yamlnode.ScalarNode || keys[child.Value] {
+				return false
+			}
+			keys[child.Value] = true
+		}
+		if !isSimple(child, left) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkHost refuses the host of a URL if it is neither an IP address nor a DNS name.

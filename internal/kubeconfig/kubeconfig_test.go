@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
-
 	"github.com/lanyard-dev/lanyard/internal/kubeconfig"
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
@@ -67,14 +65,17 @@ func TestParse(t *testing.T) {
 		{"no credential", file(server, ""), `users["me"].user.token`, "no credential"},
 		{"key without a certificate", file(server, token+", client-key-data: "+data), `users["me"].user.client-key-data`, "belong together"},
 		{"token and password", file(server, token+", username: me, password: s3cret"), `users["me"].user.token`, "either a token or a password"},
-		{"authority that is no certificate", file(server+", certificate-authority-data: "+data, token), `contexts["c"].context.cluster`, "no certificate in PEM"},
-		{"certificate that is none", file(server, "client-certificate-data: "+data+", client-key-data: "+key), `contexts["c"].context.user`, "do not belong together"},
-		{"key of another certificate", file(server, "client-certificate-data: "+certificate+", client-key-data: "+otherKey), `contexts["c"].context.user`, "do not belong together"},
+		{"authority that is no certificate", file(server+", certificate-authority-data: "+data, token), `clusters["prod"].cluster.certificate-authority-data`, "holds no certificate"},
+		{"certificate that is none", file(server, "client-certificate-data: "+data+", client-key-data: "+key), `users["me"].user.client-certificate-data`, "holds no certificate"},
+		{"key that is none", file(server, "client-certificate-data: "+certificate+", client-key-data: "+data), `users["me"].user.client-certificate-data`, "client-key-data: "},
+		{"key of another certificate", file(server, "client-certificate-data: "+certificate+", client-key-data: "+otherKey), `users["me"].user.client-certificate-data`, "are no pair"},
 		{"address with another form", file("server: 'https://%ff.example'", token), `clusters["prod"].cluster.server`, "no address"},
 		{"long address", file("server: 'https://"+strings.Repeat("a.", 200)+"b'", token), `clusters["prod"].cluster.server`, "no address"},
 		{"proxy with TLS", file(server+", proxy-url: 'https://proxy.example.com'", token), `clusters["prod"].cluster.proxy-url`, "no address"},
-		{"aliases", "a: &a [s3cret]\nb: [*a, *a]\n" + file(server, token), "", "alias"},
-		{"keys that are no texts", "? [a]\n: b\n" + file(server, token), "", "no kubeconfig file"},
+		{"aliases", "a: &a [s3cret]\nb: [*a, *a]\n" + file(server, token), "", "an alias"},
+		{"repeated keys", "{" + strings.Repeat("a,", 30000) + "a}", "", "a repeated key"},
+		{"many values", "a: [" + strings.Repeat("a,", 30000) + "a]", "", "too many values"},
+		{"keys that are no texts", "? [a]\n: b\n" + file(server, token), "", "too many values"},
 		{"no context", "apiVersion: v1\nkind: Config\n", "current-context", `no context ""`},
 		{"context without a cluster", "current-context: c\ncontexts: [{name: c, context: {cluster: a, user: b}}]\n", `contexts["c"].context.cluster`, `no cluster "a"`},
 		{"context without a user", "current-context: c\ncontexts: [{name: c, context: {cluster: a, user: b}}]\nclusters: [{name: a, cluster: {server: 'https://a'}}]\n", `contexts["c"].context.user`, `no user "b"`},
@@ -103,22 +104,15 @@ func TestParse(t *testing.T) {
 
 func allowAll(string) error { return nil }
 
-// mustBeHarmless checks that a configuration reads no file, runs nothing, and verifies its server.
-func mustBeHarmless(t *testing.T, config *rest.Config) {
+// mustBeHarmless checks that a connection verifies its server, and uses no proxy but that of its file.
+func mustBeHarmless(t *testing.T, c *kubeconfig.Connection) {
 	t.Helper()
-	tls := config.TLSClientConfig
-	if config.ExecProvider != nil || config.AuthProvider != nil || config.BearerTokenFile != "" || tls.CAFile != "" || tls.CertFile != "" || tls.KeyFile != "" {
-		t.Errorf("the configuration reads a file or runs a program: %v", config)
+	if c.TLS.InsecureSkipVerify || !strings.HasPrefix(c.Config.Host, "https://") {
+		t.Errorf("the connection does not verify the server %s", c.Config.Host)
 	}
-	if tls.Insecure || !strings.HasPrefix(config.Host, "https://") {
-		t.Errorf("the configuration does not check the server %s", config.Host)
-	}
-	if config.Impersonate.UserName != "" || config.Impersonate.UID != "" || config.Impersonate.Groups != nil || config.Impersonate.Extra != nil {
-		t.Errorf("the configuration impersonates: %v", config.Impersonate)
-	}
-	proxy, err := config.Proxy(httptest.NewRequest(http.MethodGet, "https://api.example.com", nil))
+	proxy, err := c.Config.Proxy(httptest.NewRequest(http.MethodGet, "https://api.example.com", nil))
 	if err != nil || proxy != nil && strings.Contains(proxy.Host, "proxy.of.the.program") {
-		t.Errorf("the configuration uses the program's own proxy %v, %v", proxy, err)
+		t.Errorf("the connection uses the program's own proxy %v, %v", proxy, err)
 	}
 }
 

@@ -20,11 +20,11 @@ const maxAnswer = 8 << 20
 
 // boundedTransport sends requests to a server that a tenant chose.
 //
-//   - All requests end with the context of the reconciliation. Those for the kinds have no other context.
+//   - All requests end with the context of the reconciliation.
 //   - Each answer is read at once, up to [maxAnswer]. Its memory is taken from the account of the
-//     reconciliation, until [recentAnswers] more answers were read.
+//     reconciliation. The account is charged for the largest answers, [liveAnswers] of them.
 //   - Only JSON is decoded. The size of decoded JSON can be estimated, that of other formats cannot.
-//   - Each answer has a status code of HTTP. Package rest counts the answers by their codes.
+//   - Unknown status codes are refused, because package rest makes a metric for each code.
 //   - The server cannot tell package rest to wait. Package rest would wait for as long as the server
 //     says. The caller tries again later.
 type boundedTransport struct {
@@ -34,20 +34,20 @@ type boundedTransport struct {
 	retains bool   // see [Use]
 
 	mu    sync.Mutex // guards taken
-	taken []int64    // memory of the last answers
+	taken []int64    // memory of the largest answers
 }
 
-// recentAnswers is how many answers a caller uses at once. An applier works on four objects at once,
-// and has up to three answers for each.
-const recentAnswers = 16
+// liveAnswers is how many answers a caller uses at once. An applier works on four objects at once, and
+// has up to three answers for each.
+const liveAnswers = 16
 
 // RoundTrip implements http.RoundTripper.
 func (t *boundedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	defer cancel(nil)
-	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })()
+	defer context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })() //nolint:contextcheck // both contexts end the request
 	sent := request.Clone(ctx)
-	sent.URL.Host = t.host
+	sent.URL.Host, sent.Host = t.host, t.host
 	sent.Header["Accept"] = onlyJSON(request.Header["Accept"])
 	response, err := t.next.RoundTrip(sent)
 	if err != nil {
@@ -94,15 +94,15 @@ func onlyJSON(accept []string) []string {
 	return kept
 }
 
-// checkHead refuses an answer that is not JSON, or has no status code of HTTP. A failure may also be told as text: the answers of
-// gateways and of unknown paths are.
+// checkHead accepts only JSON and known status codes. A failure may also be text, as gateways send. A
+// redirect is refused later.
 func checkHead(response *http.Response) error {
 	if http.StatusText(response.StatusCode) == "" {
 		return fmt.Errorf("the server answers with %d, which is no status code of HTTP", response.StatusCode)
 	}
 	format, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	failed := response.StatusCode >= http.StatusBadRequest
-	if format == "application/json" || failed && (format == "" || strings.HasPrefix(format, "text/")) {
+	failed, redirects := response.StatusCode >= http.StatusBadRequest, response.StatusCode/100 == 3
+	if redirects || format == "application/json" || failed && (format == "" || strings.HasPrefix(format, "text/")) {
 		return nil
 	}
 	return fmt.Errorf("the server answers with %.80q, and not with JSON as API servers do", format)
@@ -146,7 +146,8 @@ func (t *boundedTransport) read(body io.Reader) (_ []byte, err error) {
 	return text.Bytes(), nil
 }
 
-// keep remembers the memory of the latest answer, and gives that of the oldest one back.
+// keep remembers the memory of an answer. Which answers are still used is not known. But if the largest
+// ones are charged, no others can need more memory.
 func (t *boundedTransport) keep(taken int64) {
 	if t.retains {
 		return // the account is closed at the end
@@ -154,9 +155,10 @@ func (t *boundedTransport) keep(taken int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.taken = append(t.taken, taken)
-	if len(t.taken) > recentAnswers {
-		reserve.Free(t.ctx, t.taken[0])
-		t.taken = t.taken[1:]
+	if len(t.taken) > liveAnswers {
+		smallest := slices.Index(t.taken, slices.Min(t.taken))
+		reserve.Free(t.ctx, t.taken[smallest])
+		t.taken = slices.Delete(t.taken, smallest, smallest+1)
 	}
 }
 

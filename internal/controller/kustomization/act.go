@@ -182,7 +182,7 @@ func newsOf(revision string, changed []apply.Change, deleted []apply.Entry) obje
 // must close the cluster.
 func (r *run) begin(ctx context.Context) (err error) {
 	if r.to, err = r.destination(ctx, r.o, r.plan.account); err != nil {
-		return unwatched(err)
+		return retryMissingAccount(err)
 	}
 	if err = r.recall(ctx); err != nil {
 		r.to.close()
@@ -190,9 +190,9 @@ func (r *run) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// unwatched makes the error of a missing ServiceAccount one that is retried. The program watches no
+// retryMissingAccount marks the error of a missing ServiceAccount as retryable. The program watches no
 // accounts.
-func unwatched(err error) error {
+func retryMissingAccount(err error) error {
 	if auth.CodeOf(err) == auth.CodeSubjectNotFound {
 		return object.Retryable(err)
 	}
@@ -205,7 +205,7 @@ func (r *run) readVariables(ctx context.Context) (desired.Variables, error) {
 	if r.to.cluster != "" && readsVariables(r.o.Spec) {
 		tenant, err := r.Clients.As(ctx, r.plan.account)
 		if err != nil {
-			return desired.Variables{}, unwatched(err)
+			return desired.Variables{}, retryMissingAccount(err)
 		}
 		reader = tenant
 	}

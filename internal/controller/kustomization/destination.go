@@ -25,7 +25,7 @@ type destination struct {
 	user apply.User
 	// cluster identifies another cluster; empty for this cluster.
 	cluster string
-	// verify returns an error if the user may not act any more.
+	// verify checks again that the account or the file is unchanged.
 	verify func(ctx context.Context) error
 	// close closes the connections to another cluster.
 	close func()
@@ -130,10 +130,10 @@ func (e *kubeConfigError) Error() string {
 
 func (e *kubeConfigError) Unwrap() error { return e.err }
 
-// isLost reports whether an error of [kind.destination] says that nobody can act as the user any more:
-// the account or the Secret is gone, or the program's right to read it. A file with a mistake does not
-// count, since its owner can correct the file.
-func isLost(err error) bool {
+// userIsGone reports whether an error of [kind.destination] says that nobody can act as the user any more:
+// the account or the Secret is gone, or the program may not read the Secret any more. A file with a
+// mistake does not count, since its owner can correct the file.
+func userIsGone(err error) bool {
 	code := auth.CodeOf(err)
 	refused, ok := errors.AsType[*kubeConfigError](err)
 	_, forbidden := errors.AsType[*object.ForbiddenError](err)

@@ -29,15 +29,15 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// elsewhere returns a Kustomization whose manifests are for the cluster of a Secret.
-func elsewhere() *v1alpha1.Kustomization {
+// remoteKustomization returns a Kustomization whose manifests are for the cluster of a Secret.
+func remoteKustomization() *v1alpha1.Kustomization {
 	o := kustomization()
 	o.Spec.ServiceAccountName = ""
 	o.Spec.KubeConfig = &v1alpha1.KubeConfigReference{SecretRef: &v1alpha1.SecretKeyReference{LocalReference: meta.LocalReference{Name: "remote"}}}
 	return o
 }
 
-// kubeConfigSecret returns the Secret of elsewhere.
+// kubeConfigSecret returns the Secret of remoteKustomization.
 func kubeConfigSecret(key, content string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "remote"}, Data: map[string][]byte{key: []byte(content)}}
 }
@@ -56,7 +56,7 @@ func TestReadKubeConfig(t *testing.T) {
 		"a missing key":  {"config", "value", `no key "config"`, false},
 		"no Secret":      {"", "", "the Secret does not exist", true},
 	} {
-		o := elsewhere()
+		o := remoteKustomization()
 		o.Spec.KubeConfig.SecretRef.Key = c.key
 		k := newKind(t)
 		if c.stored != "" {
@@ -66,7 +66,7 @@ func TestReadKubeConfig(t *testing.T) {
 		if (err == nil) != (c.says == "") || err == nil && string(file) != "file" {
 			t.Errorf("%s: %q, %v", name, file, err)
 		}
-		if err != nil && (!strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "spec.kubeConfig.secretRef: Secret remote: ") || isLost(err) != c.lost) {
+		if err != nil && (!strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "spec.kubeConfig.secretRef: Secret remote: ") || userIsGone(err) != c.lost) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestUserElsewhere(t *testing.T) {
 	k.DefaultServiceAccount = "standard"
 	k.Clusters = &kubeconfig.Clusters{Guard: endpoint.Guard{AllowHosts: allowed}, Scheme: runtime.NewScheme()}
 	for name, want := range map[string]string{"": "", "deployer": "system:serviceaccount:team-a:deployer"} {
-		o := elsewhere()
+		o := remoteKustomization()
 		o.Spec.ServiceAccountName = name
 		p, err := k.Decide(t.Context(), o)
 		must.Succeed(t, err)
@@ -114,23 +114,23 @@ func TestUserElsewhere(t *testing.T) {
 		changed := secret.DeepCopy()
 		changed.Data["value"] = append(changed.Data["value"], ' ')
 		must.Succeed(t, k.Live.(client.Client).Update(t.Context(), changed))
-		if err := to.verify(t.Context()); err == nil || isLost(err) {
+		if err := to.verify(t.Context()); err == nil || userIsGone(err) {
 			t.Errorf("a changed file: %v", err)
 		}
 		must.Succeed(t, k.Live.(client.Client).Delete(t.Context(), changed))
-		if err := to.verify(t.Context()); !isLost(err) {
+		if err := to.verify(t.Context()); !userIsGone(err) {
 			t.Errorf("a deleted file: %v", err)
 		}
 		again := secret.DeepCopy()
 		again.ResourceVersion = ""
 		must.Succeed(t, k.Live.(client.Client).Create(t.Context(), again))
 	}
-	empty := elsewhere()
+	empty := remoteKustomization()
 	empty.Spec.KubeConfig.SecretRef = nil
 	if _, err := k.destination(t.Context(), empty, auth.Subject{}); err == nil || !strings.Contains(err.Error(), "spec.kubeConfig.secretRef") {
 		t.Errorf("no Secret: %v", err)
 	}
-	wrong := elsewhere()
+	wrong := remoteKustomization()
 	wrong.Spec.ServiceAccountName = "team-b:admin"
 	if _, err := k.destination(t.Context(), wrong, auth.Subject{}); err == nil || !strings.Contains(err.Error(), "spec.serviceAccountName") {
 		t.Errorf("a wrong account: %v", err)
@@ -154,7 +154,7 @@ func TestFinalizeElsewhere(t *testing.T) {
 		"no right":            {kubeConfigSecret("value", "a: b"), forbidden, true},
 		"a file with mistake": {kubeConfigSecret("value", "a: b"), interceptor.Funcs{}, false},
 	} {
-		o := elsewhere()
+		o := remoteKustomization()
 		o.Spec.PostBuild = &v1alpha1.PostBuild{SubstituteFrom: []v1alpha1.SubstituteReference{{Kind: "Secret", Name: "s"}}} // needs no account any more
 		o.Status.Inventory = &v1alpha1.Inventory{Entries: []v1alpha1.InventoryEntry{{ID: "apps_a__ConfigMap", Version: "v1"}}}
 		all := []client.Object{o}
@@ -176,7 +176,7 @@ func TestFinalizeElsewhere(t *testing.T) {
 // ConfigMaps and Secrets.
 func TestAccountElsewhere(t *testing.T) {
 	k := newKind(t, source())
-	o := elsewhere()
+	o := remoteKustomization()
 	o.Spec.PostBuild = &v1alpha1.PostBuild{Substitute: map[string]string{"a": "b"}}
 	_, err := k.Decide(t.Context(), o)
 	must.Succeed(t, err)

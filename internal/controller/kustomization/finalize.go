@@ -33,7 +33,7 @@ func (k *kind) Finalize(ctx context.Context, o *v1alpha1.Kustomization) error {
 		}
 	}
 	to, err := k.destination(ctx, o, account)
-	if err != nil && isLost(err) {
+	if err != nil && userIsGone(err) {
 		return leftover(ctx, inventory, err)
 	}
 	if err != nil {
