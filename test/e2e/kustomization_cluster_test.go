@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -140,11 +141,7 @@ func startHanging(t *testing.T) *hangingServer {
 func (s *hangingServer) requests() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	copied := map[string]int{}
-	for name, n := range s.asked {
-		copied[name] = n
-	}
-	return copied
+	return maps.Clone(s.asked)
 }
 
 // TestKustomizationElsewhere applies manifests to a second cluster, with the kubeconfig file of a tenant.
