@@ -38,7 +38,7 @@ func (r round) file(value string) string {
 func TestKustomizationKilled(t *testing.T) {
 	alone(t, "the chart grants more for the apply controller")
 	rounds := []round{{0, 1999, 7}, {500, 2499, 7}, {2000, 2499, 6}}
-	tn := newApplyTenant(t, "apply-killed", map[string]string{"all.yaml": rounds[0].file("round 0")})
+	tn := newApplyTenant(t, "apply-many", map[string]string{"all.yaml": rounds[0].file("round 0")})
 	program := startApplying(t, nil, tn)
 	o := tn.kustomization("app")
 	o.Spec.Interval.Duration = time.Hour
