@@ -64,6 +64,10 @@ func attacks() []attack {
 		{"bindings without pause", true, floodBindings},
 		{"slow proxies in exchanges", true, slowProxies},
 		{"objects without number", true, flood},
+		{"manifests for others", false, applyElsewhere},
+		{"slow builds in many namespaces", false, buildSlowly},
+		{"clusters that hang", false, hangCluster},
+		{"clusters with large answers", false, growAnswers},
 	}
 }
 

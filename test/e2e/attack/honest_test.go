@@ -53,13 +53,15 @@ const (
 	newSources
 	// bindings: the tenant requests reconciliations of its WorkloadIdentityBindings.
 	bindings
+	// kustomizations: the tenant requests reconciliations of its Kustomizations.
+	kustomizations
 	// tokens: the tenant requests tokens from the token server, through the API server.
 	tokens
 	activities // the number of categories
 )
 
 func (a activity) String() string {
-	return [activities]string{"old sources", "new sources", "bindings", "tokens"}[a]
+	return [activities]string{"old sources", "new sources", "bindings", "kustomizations", "tokens"}[a]
 }
 
 // rounds has the start and the end of each [round], by category of work.
@@ -121,8 +123,11 @@ func startHonest(t *testing.T) *honest {
 			}
 		})
 		of := bindings
-		if kind.Fetches() {
+		switch {
+		case kind.Fetches():
 			of = oldSources
+		case kind.Account != nil:
+			of = kustomizations
 		}
 		items, err := apimeta.ExtractList(list)
 		must(t, "list the honest objects", err)
@@ -138,7 +143,7 @@ func startHonest(t *testing.T) *honest {
 			}
 		}
 	}
-	if count[oldSources] < 3 || count[newSources] < len(kinds.All().Where(kinds.Kind.Fetches)) || count[bindings] == 0 {
+	if count[oldSources] < 3 || count[newSources] < len(kinds.All().Where(kinds.Kind.Fetches)) || count[bindings] == 0 || count[kustomizations] == 0 {
 		t.Fatalf("the honest tenant has %v objects, by sort of work", count)
 	}
 	running.Go(func() { h.repeat(ctx, func(int) { h.mint(ctx) }) })
@@ -182,6 +187,8 @@ func honestRights() []rbacv1.PolicyRule {
 	}
 	return []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion().Group}, Resources: sources, Verbs: []string{"create", "patch", "delete"}},
+		{APIGroups: []string{v1alpha1.GroupVersion().Group}, Resources: []string{kinds.Kustomization().Plural}, Verbs: []string{"patch"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, Verbs: []string{"get", "list", "create", "patch", "delete"}},
 		{APIGroups: []string{identityv1.Group}, Resources: []string{kinds.WorkloadIdentityBinding().Plural}, Verbs: []string{"patch"}},
 		{APIGroups: []string{corev1.GroupName}, Resources: []string{"serviceaccounts"}, Verbs: []string{"create", "delete"}},
 		minting(),
@@ -216,6 +223,7 @@ func createHonest(t *testing.T) {
 		create(t, o)
 		t.Cleanup(func() { _ = objects.Delete(context.WithoutCancel(t.Context()), o) })
 	}
+	createHonestKustomization(t)
 	awaitReady(t, binding, true)
 	await(t, images, "the tags", func() error {
 		return wantf(condition(images).Status == metav1.ConditionTrue, "%+v", condition(images))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,8 @@ var (
 	// slowProxy is the address of a hostile tenant's proxy. The address is on loopback. So the
 	// administrator must allow the address, in the chart value identity.allowedEndpointHosts.
 	slowProxy string
+	// hostile is the API server of a hostile tenant's own cluster.
+	hostile *hostileServer
 	// begin is the sequence number of the last call in the cloud's journal before the first attack.
 	begin uint64
 )
@@ -39,7 +42,7 @@ const listedSTS = "sts.hostile.example.com"
 var attacked = stage.Suite{
 	Name:     "attack",
 	Binary:   binary,
-	Programs: []string{"lanyard", "lanyard-controller", "lanyard-token-server", "lanyard-discovery", "lanyard-identity-controller"},
+	Programs: []string{"lanyard", "lanyard-controller", "lanyard-token-server", "lanyard-discovery", "lanyard-identity-controller", "lanyard-apply-controller"},
 	Make:     "make build",
 	Begin:    work,
 	End:      wantNoSecretsInLogs,
@@ -94,10 +97,12 @@ func work(ctx context.Context, cluster *local.Cluster) (err error) {
 	if slowProxy, err = startSlowProxy(ctx); err != nil {
 		return err
 	}
+	hostile = startHostileServer()
 	values := map[string]any{
-		"log": map[string]any{"level": "debug"},
+		"apply": map[string]any{"enabled": true},
+		"log":   map[string]any{"level": "debug"},
 		"identity": map[string]any{
-			"awsIdentities": true, "bindings": true, "allowedEndpointHosts": []any{listedSTS, slowProxy},
+			"awsIdentities": true, "bindings": true, "allowedEndpointHosts": []any{listedSTS, slowProxy, strings.TrimPrefix(hostile.URL, "https://")},
 			"controllerNamespaces":      map[string]any{"list": []any{lentNamespace}},
 			"controllerCredentialHosts": []any{listedRegistry},
 		},

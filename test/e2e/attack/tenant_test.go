@@ -58,7 +58,7 @@ func newTenant(t *testing.T, namespace string) *tenant {
 	t.Helper()
 	tn := &tenant{t: t, namespace: namespace}
 	createNamespace(t, namespace)
-	for _, account := range []string{controllerAccount, identityAccount} {
+	for _, account := range []string{controllerAccount, identityAccount, applyAccount} {
 		create(t, tenantBinding(namespace, account))
 	}
 	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
@@ -101,7 +101,7 @@ func (tn *tenant) clear(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
 	defer cancel()
-	for _, kind := range kinds.All().Where(kinds.Kind.Fetches) {
+	for _, kind := range kinds.All().Where(func(k kinds.Kind) bool { return k.Fetches() || k.Account != nil }) {
 		must(t, "remove the objects", objects.DeleteAllOf(ctx, kind.New(), client.InNamespace(tn.namespace)))
 	}
 	must(t, "remove the namespace", objects.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tn.namespace}}))
