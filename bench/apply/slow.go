@@ -72,8 +72,8 @@ func (s *hangingServer) kubeconfig() string {
 		s.URL, base64.StdEncoding.EncodeToString(authority))
 }
 
-// slowManifests returns the files of an artifact that takes seconds to build: each Deployment names a
-// ConfigMap, and all names get a prefix.
+// slowManifests returns the files of an artifact that takes seconds to build: each Deployment names
+// a ConfigMap, and all names get a prefix.
 func slowManifests() map[string]string {
 	var text strings.Builder
 	for i := range slowPairs {
@@ -84,8 +84,9 @@ func slowManifests() map[string]string {
 	return map[string]string{"all.yaml": text.String(), "kustomization.yaml": "namePrefix: x-\nresources: [all.yaml]\n"}
 }
 
-// besideSlow measures other tenants' objects while one tenant's builds are slow, and while this tenant's
-// API server hangs. The slow tenant's account has no rights, so nothing of the tenant is applied.
+// besideSlow measures other tenants' objects while one tenant's builds are slow, and while this
+// tenant's API server hangs. The slow tenant's account has no rights, so nothing of the tenant is
+// applied.
 func (w *world) besideSlow(ctx context.Context, watching client.WithWatch, a *artifacts, hanging *hangingServer) (o others, err error) {
 	w.say("%d reconciliations are timed, one after another", samples)
 	if o.alone, err = w.sample(ctx, watching, "alone"); err != nil {
@@ -141,8 +142,8 @@ func (w *world) createSlow(ctx context.Context, a *artifacts, hanging *hangingSe
 	return w.Client().Status().Update(ctx, source)
 }
 
-// each creates the objects of the slow tenant. The kubeconfig is the value of spec.kubeConfig; nil for
-// none.
+// each creates the objects of the slow tenant. The kubeconfig is the value of spec.kubeConfig; nil
+// for none.
 func (w *world) each(ctx context.Context, prefix string, kubeconfig map[string]any) error {
 	for i := range slowObjects {
 		o := w.slow()
@@ -192,8 +193,9 @@ func (w *world) await(ctx context.Context, text string, holds func() bool) error
 	})
 }
 
-// sample asks for reconciliations of other tenants' objects, one after another, and returns their delays.
-// The last reconciliation may not have ended when the time is over. It counts with its time so far.
+// sample asks for reconciliations of other tenants' objects, one after another, and returns their
+// delays. The last reconciliation may not have ended when the time is over. It counts with its time
+// so far.
 func (w *world) sample(ctx context.Context, watching client.WithWatch, request string) (delays, error) {
 	limited, cancel := context.WithTimeout(ctx, sampling)
 	defer cancel()
@@ -209,8 +211,8 @@ func (w *world) sample(ctx context.Context, watching client.WithWatch, request s
 	return all, ctx.Err()
 }
 
-// reconcile asks for a reconciliation of an object, and returns how long it took. After an error, this is
-// the time until the error.
+// reconcile asks for a reconciliation of an object, and returns how long it took. After an error,
+// this is the time until the error.
 func (w *world) reconcile(ctx context.Context, watching client.WithWatch, o *unstructured.Unstructured, request string) (took time.Duration, err error) {
 	watcher, err := watching.Watch(ctx, w.list(), client.InNamespace(o.GetNamespace()), client.MatchingFields{"metadata.name": o.GetName()})
 	if err != nil {

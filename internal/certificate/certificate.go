@@ -1,7 +1,7 @@
 // Package certificate parses certificates of strangers, with the private key of a client.
 //
-// One operation with an RSA key of 65,536 bits takes minutes, and nothing can cancel an operation. So
-// the package bounds the keys and the number of certificates.
+// One operation with an RSA key of 65,536 bits takes minutes, and nothing can cancel an operation.
+// So the package bounds the keys and the number of certificates.
 package certificate
 
 import (
@@ -31,8 +31,8 @@ const (
 // fixRSA says what to do about a certificate whose key costs too much CPU time.
 const fixRSA = "use RSA of at most 8192 bits, or ECDSA"
 
-// Error says why certificates or a key cannot be used. Its text does not quote a parser's error, because
-// the error may contain a part of a key.
+// Error says why certificates or a key cannot be used. Its text does not quote a parser's error,
+// because the error may contain a part of a key.
 type Error struct {
 	// What says what is wrong, and names the text with the mistake.
 	What string
@@ -51,12 +51,13 @@ type Text struct {
 	Data []byte
 }
 
-// Authorities parses certificate authorities. There is at least one of them. An error is an [*Error].
+// Authorities parses certificate authorities. There is at least one of them. An error is an
+// [*Error].
 func Authorities(t Text) ([]*x509.Certificate, error) { return parse(t, maxAuthorities) }
 
-// Client parses a client certificate and its key. The result has only parts that were checked. So Client
-// does not call [tls.X509KeyPair], which would parse the text again, by other rules. An error is an
-// [*Error].
+// Client parses a client certificate and its key. The result has only parts that were checked. So
+// Client does not call [tls.X509KeyPair], which would parse the text again, by other rules. An
+// error is an [*Error].
 func Client(certificate, key Text) (tls.Certificate, error) {
 	chain, err := parse(certificate, maxChain)
 	if err != nil {

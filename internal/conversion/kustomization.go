@@ -116,8 +116,8 @@ func (o *object) changeHealthChecks(list *yamlnode.Node) {
 	}
 }
 
-// checkKubeConfig refuses a cluster without a stored credential. It reports whether the manifests are for
-// another cluster.
+// checkKubeConfig refuses a cluster without a stored credential. It reports whether the manifests
+// are for another cluster.
 func (o *object) checkKubeConfig(config *yamlnode.Node) bool {
 	const path = "spec.kubeConfig"
 	if config == nil || config.Kind != yamlnode.MappingNode {

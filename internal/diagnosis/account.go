@@ -9,8 +9,8 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
-// Knows reports whether the package can explain the objects of a kind. These objects get a credential,
-// or act at the API server as a ServiceAccount.
+// Knows reports whether the package can explain the objects of a kind. These objects get a
+// credential, or act at the API server as a ServiceAccount.
 func Knows(k kinds.Kind) bool { return k.Fields != nil || k.Account != nil }
 
 // runAccount explains as whom an object acts at an API server, and what was refused.
@@ -57,8 +57,8 @@ func (q *inquiry) subject(account string) string {
 	return fmt.Sprintf("system:serviceaccount:%s:%s", q.Namespace, account)
 }
 
-// explainRemote explains an object that acts in the cluster of a Secret with a kubeconfig file. The Secret
-// is not read: the reader may lack the right, and the file is secret.
+// explainRemote explains an object that acts in the cluster of a Secret with a kubeconfig file. The
+// Secret is not read: the reader may lack the right, and the file is secret.
 func (q *inquiry) explainRemote(secret string) error {
 	q.Subject, q.From = "the user of the kubeconfig in Secret "+secret, "spec.kubeConfig"
 	q.Proof = "none: the API server of that cluster decides each request with the user's rights"

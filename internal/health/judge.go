@@ -37,9 +37,9 @@ type Status struct {
 	Message string
 }
 
-// Check has expressions for the objects of a kind. They are evaluated in the order of the fields. The
-// first expression that is true decides. If none is true, the object is InProgress. The variables of
-// an expression are the fields of the object, such as "status".
+// Check has expressions for the objects of a kind. They are evaluated in the order of the fields.
+// The first expression that is true decides. If none is true, the object is InProgress. The
+// variables of an expression are the fields of the object, such as "status".
 type Check struct {
 	// Group is the API group of the kind, such as "bitnami.com".
 	Group string
@@ -91,8 +91,8 @@ type InvalidError struct {
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Message }
 
-// Parse parses the expressions of all checks. The error is an [*InvalidError] for the first expression
-// that is no CEL or too complex, or an error of [expression.Evaluator.Evaluate].
+// Parse parses the expressions of all checks. The error is an [*InvalidError] for the first
+// expression that is no CEL or too complex, or an error of [expression.Evaluator.Evaluate].
 func (j *Judge) Parse(ctx context.Context) error {
 	if len(j.checks) == 0 {
 		return nil
@@ -131,8 +131,8 @@ func (j *Judge) check(kind schema.GroupKind) *Check {
 // Quick returns the status of an object if no expression is needed. Otherwise the result is false.
 // The object must have all its fields.
 func (j *Judge) Quick(o *unstructured.Unstructured) (found Status, known bool) {
-	// Package kstatus panics for some statuses of Pods. No API server stores such a status, but the server of
-	// another cluster can send it.
+	// Package kstatus panics for some statuses of Pods. No API server stores such a status, but the
+	// server of another cluster can send it.
 	defer func() {
 		if recover() != nil {
 			found, known = unreadable(), true
@@ -165,8 +165,8 @@ func (j *Judge) Quick(o *unstructured.Unstructured) (found Status, known bool) {
 	}
 }
 
-// unreadable is the status of an object whose status does not have the shape that the kind promises. Its
-// controller may correct the status.
+// unreadable is the status of an object whose status does not have the shape that the kind
+// promises. Its controller may correct the status.
 func unreadable() Status { return Status{InProgress, "the object's status cannot be read"} }
 
 // maxMessage is how much of an object's status a message repeats, in bytes.

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// errAnswer refuses an answer that no API server gives. Callers write the names of objects into a status.
-// They also call code that needs very long for some objects.
+// errAnswer refuses an answer that no API server gives. Callers write the names of objects into a
+// status. They also call code that needs very long for some objects.
 var errAnswer = errors.New("the server answers with another object than it was asked for, or with metadata that no API server accepts")
 
 // Get reads an object. The answer must be this object.
@@ -99,8 +99,8 @@ func isShort(o client.Object) bool {
 	return max(len(o.GetName()), len(o.GetNamespace()), len(o.GetUID()), len(o.GetResourceVersion())) <= maxName
 }
 
-// checkAnswer checks that an answer is the object of this name, with metadata of the right types, and
-// without lists that an API server would not accept.
+// checkAnswer checks that an answer is the object of this name, with metadata of the right types,
+// and without lists that an API server would not accept.
 func checkAnswer(o client.Object, name client.ObjectKey) error {
 	if client.ObjectKeyFromObject(o) != name || !isShort(o) {
 		return errAnswer

@@ -32,17 +32,17 @@ type Clusters struct {
 
 // Use says how a client is used.
 type Use struct {
-	// Impersonate is the name of a user whom the file's user impersonates. Empty: the file's user acts as
-	// itself.
+	// Impersonate is the name of a user whom the file's user impersonates. Empty: the file's user acts
+	// as itself.
 	Impersonate string
-	// Retains charges all answers until the account is closed. Set Retains if the caller stores parts of
-	// answers. Otherwise only a few answers are charged, the largest.
+	// Retains charges all answers until the account is closed. Set Retains if the caller stores parts
+	// of answers. Otherwise only a few answers are charged, the largest.
 	Retains bool
 }
 
-// Client is a client of one cluster. Its credentials, its proxy, its connections and its knowledge of
-// the cluster's kinds belong to this client alone. It has the methods Get, List, Patch and Delete for
-// objects without Go types, and for metadata.
+// Client is a client of one cluster. Its credentials, its proxy, its connections and its knowledge
+// of the cluster's kinds belong to this client alone. It has the methods Get, List, Patch and
+// Delete for objects without Go types, and for metadata.
 type Client struct {
 	client.Client
 
@@ -51,16 +51,16 @@ type Client struct {
 	cluster   string
 }
 
-// headerTimeout is the time limit for response headers. The webhooks of a cluster may take 30 s each.
-// Source: Kubernetes documentation, "Dynamic Admission Control", timeouts.
+// headerTimeout is the time limit for response headers. The webhooks of a cluster may take 30 s
+// each. Source: Kubernetes documentation, "Dynamic Admission Control", timeouts.
 const headerTimeout = time.Minute
 
 // connections is how many connections a client has at once.
 const connections = 8
 
-// Connect returns a client for the file's cluster. No request is sent yet. All requests end with ctx.
-// The memory of answers is taken from the account of ctx ([reserve.Take]). The caller must call
-// [Client.Close]. An error is an [*Error].
+// Connect returns a client for the file's cluster. No request is sent yet. All requests end with
+// ctx. The memory of answers is taken from the account of ctx ([reserve.Take]). The caller must
+// call [Client.Close]. An error is an [*Error].
 func (c *Clusters) Connect(ctx context.Context, file []byte, use Use) (*Client, error) {
 	connection, err := Parse(file, c.Guard.CheckTarget)
 	if err != nil {
@@ -96,7 +96,8 @@ func (c *Client) connect(ctx context.Context, clusters *Clusters, connection *Co
 			CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
 		}
 	}
-	// Package rest counts requests by the host. The counters of many tenants' hosts would fill the memory.
+	// Package rest counts requests by the host. The counters of many tenants' hosts would fill the
+	// memory.
 	config = rest.CopyConfig(config)
 	config.Host = (&url.URL{Scheme: "https", Host: anyHost, Path: server.Path}).String()
 	reader := sender(true) // the kinds are stored
@@ -115,11 +116,12 @@ const anyHost = "server-of-kubeconfig"
 // errRedirect is the error for a redirect. API servers send none.
 var errRedirect = errors.New("the server redirects to another address, which is refused")
 
-// Discover returns the kinds that the API server serves now. A kind is read when somebody asks for it.
+// Discover returns the kinds that the API server serves now. A kind is read when somebody asks for
+// it.
 func (c *Client) Discover() (apimeta.RESTMapper, error) { return c.newKinds(true) }
 
-// Cluster returns a hash of the server's address and authority, the name of a user with a password, and
-// the impersonated user. A new token or certificate does not change the hash.
+// Cluster returns a hash of the server's address and authority, the name of a user with a password,
+// and the impersonated user. A new token or certificate does not change the hash.
 func (c *Client) Cluster() string { return c.cluster }
 
 // Close closes the client's connections.

@@ -89,7 +89,8 @@ func get(ctx context.Context, c client.Client) error {
 
 const configMap = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"apps","name":"a"}}`
 
-// TestConnect checks what a server gets: the file's credential, and an impersonated user if there is one.
+// TestConnect checks what a server gets: the file's credential, and an impersonated user if there
+// is one.
 func TestConnect(t *testing.T) {
 	for _, user := range []string{"", "system:serviceaccount:team-a:deployer"} {
 		c := newCluster(t, func(w http.ResponseWriter, r *http.Request) {
@@ -218,8 +219,8 @@ func TestRefusedDiscovery(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestHangingServer checks that all requests end with the context of the client. Requests for the list
-// of kinds have no other context.
+// TestHangingServer checks that all requests end with the context of the client. Requests for the
+// list of kinds have no other context.
 func TestHangingServer(t *testing.T) {
 	hang := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -329,8 +330,8 @@ func TestLongFailure(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAnswers checks that the memory of some answers is taken from the account of the client,
-// or that of all answers.
+// TestMemoryOfAnswers checks that the memory of some answers is taken from the account of the
+// client, or that of all answers.
 func TestMemoryOfAnswers(t *testing.T) {
 	const values = 5_000 // 3 MB with their commas
 	cluster := newCluster(t, func(w http.ResponseWriter, _ *http.Request) {

@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// kinds is a RESTMapper that reads the kinds of one version of an API group when somebody asks for one of
-// them. The RESTMappers of Kubernetes' libraries read all kinds at once. A hostile server could list so
-// many kinds that this program has no memory left.
+// kinds is a RESTMapper that reads the kinds of one version of an API group when somebody asks for
+// one of them. The RESTMappers of Kubernetes' libraries read all kinds at once. A hostile server
+// could list so many kinds that this program has no memory left.
 type kinds struct {
 	ctx          context.Context //nolint:containedctx // the methods of a RESTMapper get no context
 	client       *rest.RESTClient
@@ -56,8 +56,8 @@ func (k *kinds) RESTMapping(kind schema.GroupKind, versions ...string) (*apimeta
 	return all[0], nil
 }
 
-// RESTMappings implements apimeta.RESTMapper. Without versions, the preferred version of the group comes
-// first.
+// RESTMappings implements apimeta.RESTMapper. Without versions, the preferred version of the group
+// comes first.
 func (k *kinds) RESTMappings(kind schema.GroupKind, versions ...string) ([]*apimeta.RESTMapping, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -5,8 +5,8 @@
 // that reads files of tenants, a tenant could run programs and read the machine's files. [Parse]
 // refuses such files.
 //
-// The tenant also chooses the server, which can send any answer, or no answer. So [Clusters] bounds what
-// a server's answers cost.
+// The tenant also chooses the server, which can send any answer, or no answer. So [Clusters] bounds
+// what a server's answers cost.
 package kubeconfig
 
 import (
@@ -141,7 +141,8 @@ func tlsConfig(names *clientcmdapi.Context, cluster *clientcmdapi.Cluster, user 
 // lineNumber matches the place in an error of the YAML library.
 var lineNumber = regexp.MustCompile(`line \d+`)
 
-// load decodes a file. Its error has only the line number, because the libraries' errors quote the file.
+// load decodes a file. Its error has only the line number, because the libraries' errors quote the
+// file.
 func load(content []byte) (*clientcmdapi.Config, error) {
 	const fix = "store the output of kubectl config view --raw --flatten --minify"
 	if len(content) > maxBytes {
@@ -170,9 +171,9 @@ var errComplex = errors.New("the file has an alias, a repeated key, or too many 
 // maxNodes bounds the keys and values of a file. A context with its cluster and its user has 40.
 const maxNodes = 4000
 
-// toJSON converts YAML to JSON, which clientcmd.Load also reads. An alias of YAML stands for an earlier
-// part of the file: a short file with aliases can mean a text of gigabytes. The library compares
-// repeated keys pairwise. So toJSON refuses both.
+// toJSON converts YAML to JSON, which clientcmd.Load also reads. An alias of YAML stands for an
+// earlier part of the file: a short file with aliases can mean a text of gigabytes. The library
+// compares repeated keys pairwise. So toJSON refuses both.
 func toJSON(content []byte) ([]byte, error) {
 	var document yamlnode.Node
 	if err := yamlnode.Unmarshal(content, &document); err != nil {

@@ -37,8 +37,8 @@ type boundedTransport struct {
 	taken []int64    // memory of the largest answers
 }
 
-// liveAnswers is how many answers a caller uses at once. An applier works on four objects at once, and
-// has up to three answers for each.
+// liveAnswers is how many answers a caller uses at once. An applier works on four objects at once,
+// and has up to three answers for each.
 const liveAnswers = 16
 
 // RoundTrip implements http.RoundTripper.
@@ -94,8 +94,8 @@ func onlyJSON(accept []string) []string {
 	return kept
 }
 
-// checkHead accepts only JSON and known status codes. A failure may also be text, as gateways send. A
-// redirect is refused later.
+// checkHead accepts only JSON and known status codes. A failure may also be text, as gateways send.
+// A redirect is refused later.
 func checkHead(response *http.Response) error {
 	if http.StatusText(response.StatusCode) == "" {
 		return fmt.Errorf("the server answers with %d, which is no status code of HTTP", response.StatusCode)
@@ -146,8 +146,8 @@ func (t *boundedTransport) read(body io.Reader) (_ []byte, err error) {
 	return text.Bytes(), nil
 }
 
-// keep remembers the memory of an answer. Which answers are still used is not known. But if the largest
-// ones are charged, no others can need more memory.
+// keep remembers the memory of an answer. Which answers are still used is not known. But if the
+// largest ones are charged, no others can need more memory.
 func (t *boundedTransport) keep(taken int64) {
 	if t.retains {
 		return // the account is closed at the end

@@ -144,7 +144,8 @@ func (s *hangingServer) requests() map[string]int {
 	return maps.Clone(s.asked)
 }
 
-// TestKustomizationElsewhere applies manifests to a second cluster, with the kubeconfig file of a tenant.
+// TestKustomizationElsewhere applies manifests to a second cluster, with the kubeconfig file of a
+// tenant.
 func TestKustomizationElsewhere(t *testing.T) {
 	alone(t, "the chart grants more for the apply controller")
 	tn := newApplyTenant(t, "apply-remote", map[string]string{"one.yaml": configMapOf("one", "${word}"), "two.yaml": configMapOf("two", "second")})
@@ -287,8 +288,8 @@ func otherAuthority(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 }
 
-// judgeOther asserts who acted in the other cluster: the file's user, itself or as the named account. The
-// program's own credential and its default account never arrive there.
+// judgeOther asserts who acted in the other cluster: the file's user, itself or as the named
+// account. The program's own credential and its default account never arrive there.
 func judgeOther(t *testing.T, c *otherCluster) {
 	t.Helper()
 	user := "system:serviceaccount:" + c.namespace + ":" + remoteUser

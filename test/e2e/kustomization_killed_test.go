@@ -33,8 +33,9 @@ func (r round) file(value string) string {
 	return manifests.String()
 }
 
-// TestKustomizationKilled kills the program 20 times, while 2,000 objects are created, changed and deleted.
-// In the end, the cluster has exactly the objects of the last artifact, and the inventory names them.
+// TestKustomizationKilled kills the program 20 times, while 2,000 objects are created, changed and
+// deleted. In the end, the cluster has exactly the objects of the last artifact, and the inventory
+// names them.
 func TestKustomizationKilled(t *testing.T) {
 	alone(t, "the chart grants more for the apply controller")
 	rounds := []round{{0, 1999, 7}, {500, 2499, 7}, {2000, 2499, 6}}

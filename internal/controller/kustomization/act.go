@@ -115,8 +115,8 @@ func (r *run) renew(ctx context.Context, state *apply.State) (object.News, error
 	return r.finish(ctx, result.Versions, r.unknown(result.Has), result.Changed(), pruned)
 }
 
-// unknown returns the targets that are not known to be healthy. The function has says whether an object
-// is in one of the versions.
+// unknown returns the targets that are not known to be healthy. The function has says whether an
+// object is in one of the versions.
 func (r *run) unknown(has func(apply.Entry, *apply.Versions) bool) []target {
 	if !r.plan.wait {
 		return r.watch.targets // nothing is known of listed objects, because they are not compared
@@ -124,8 +124,9 @@ func (r *run) unknown(has func(apply.Entry, *apply.Versions) bool) []target {
 	return slices.DeleteFunc(slices.Clone(r.watch.targets), func(t target) bool { return has(t.Entry, r.watch.healthy) })
 }
 
-// finish waits until the objects are healthy, and then sets the status of manifests that are applied.
-// The write of an earlier status may have failed, so finish sets the status also if nothing has changed.
+// finish waits until the objects are healthy, and then sets the status of manifests that are
+// applied. The write of an earlier status may have failed, so finish sets the status also if
+// nothing has changed.
 func (r *run) finish(ctx context.Context, versions *apply.Versions, unknown []target, changed []apply.Change, deleted []apply.Entry) (object.News, error) {
 	waited := !r.watch.since.IsZero()
 	if len(changed) > 0 || len(deleted) > 0 {
@@ -178,8 +179,8 @@ func newsOf(revision string, changed []apply.Change, deleted []apply.Entry) obje
 	return object.News{Reason: "Applied", Note: note.String()}
 }
 
-// begin finds the cluster, the variables, and what was applied last. If it returns no error, the caller
-// must close the cluster.
+// begin finds the cluster, the variables, and what was applied last. If it returns no error, the
+// caller must close the cluster.
 func (r *run) begin(ctx context.Context) (err error) {
 	if r.to, err = r.destination(ctx, r.o, r.plan.account); err != nil {
 		return retryMissingAccount(err)
@@ -190,8 +191,8 @@ func (r *run) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// retryMissingAccount marks the error of a missing ServiceAccount as retryable. The program watches no
-// accounts.
+// retryMissingAccount marks the error of a missing ServiceAccount as retryable. The program watches
+// no accounts.
 func retryMissingAccount(err error) error {
 	if auth.CodeOf(err) == auth.CodeSubjectNotFound {
 		return object.Retryable(err)
@@ -322,9 +323,9 @@ func (r *run) prune(ctx context.Context, result *apply.Result) (deleted []apply.
 	return pruned.Deleted, err
 }
 
-// setInventory sets what status.inventory should have. If this is stored already, the status stays as
-// it is: the status in the program's cache has no inventory, and the write of a status without an
-// inventory changes none.
+// setInventory sets what status.inventory should have. If this is stored already, the status stays
+// as it is: the status in the program's cache has no inventory, and the write of a status without
+// an inventory changes none.
 func (r *run) setInventory(entries []apply.Entry) {
 	r.inventory = slices.Clone(entries)
 	apply.Sort(r.inventory)

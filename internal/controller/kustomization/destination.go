@@ -31,8 +31,8 @@ type destination struct {
 	close func()
 }
 
-// destination returns the cluster that gets the manifests. The account is who acts in this cluster. The
-// caller must call close.
+// destination returns the cluster that gets the manifests. The account is who acts in this cluster.
+// The caller must call close.
 func (k *kind) destination(ctx context.Context, o *v1alpha1.Kustomization, account auth.Subject) (*destination, error) {
 	if config := o.Spec.KubeConfig; config != nil && config.SecretRef == nil {
 		return nil, object.Invalid("spec.kubeConfig.secretRef", "name the Secret with the kubeconfig file", "it is not set")
@@ -49,8 +49,8 @@ func (k *kind) destination(ctx context.Context, o *v1alpha1.Kustomization, accou
 	}, nil
 }
 
-// remote returns the cluster of spec.kubeConfig. The user of the file acts there. Only an account that
-// the Kustomization names is impersonated.
+// remote returns the cluster of spec.kubeConfig. The user of the file acts there. Only an account
+// that the Kustomization names is impersonated.
 func (k *kind) remote(ctx context.Context, o *v1alpha1.Kustomization) (*destination, error) {
 	file, err := k.readKubeConfig(ctx, o)
 	if err != nil {
@@ -130,9 +130,9 @@ func (e *kubeConfigError) Error() string {
 
 func (e *kubeConfigError) Unwrap() error { return e.err }
 
-// userIsGone reports whether an error of [kind.destination] says that nobody can act as the user any more:
-// the account or the Secret is gone, or the program may not read the Secret any more. A file with a
-// mistake does not count, since its owner can correct the file.
+// userIsGone reports whether an error of [kind.destination] says that nobody can act as the user
+// any more: the account or the Secret is gone, or the program may not read the Secret any more. A
+// file with a mistake does not count, since its owner can correct the file.
 func userIsGone(err error) bool {
 	code := auth.CodeOf(err)
 	refused, ok := errors.AsType[*kubeConfigError](err)

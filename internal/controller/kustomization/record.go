@@ -53,8 +53,8 @@ func (r *Records) Forget(_, namespace, name string) {
 	delete(r.known, client.ObjectKey{Namespace: namespace, Name: name})
 }
 
-// hash returns the hash of all that the applied manifests of a plan depend on. It is keyed, so that nobody
-// can guess secret values from it.
+// hash returns the hash of all that the applied manifests of a plan depend on. It is keyed, so that
+// nobody can guess secret values from it.
 func (r *Records) hash(p plan, cluster string, values map[string]string) (hash, error) {
 	// json writes the keys of maps in order.
 	text, err := json.Marshal([]any{cluster, p.account.String(), p.reference.Digest, p.revision, p.spec, p.common, p.force, p.ignore, p.wait, p.listed, p.checks, values})

@@ -30,8 +30,8 @@ const (
 	applyNamespaces, perApply = 4, 5
 )
 
-// hostileServer is the API server of a hostile tenant's own cluster. The administrator has listed its
-// address, because it is on loopback.
+// hostileServer is the API server of a hostile tenant's own cluster. The administrator has listed
+// its address, because it is on loopback.
 type hostileServer struct {
 	*httptest.Server
 
@@ -59,7 +59,8 @@ func (s *hostileServer) kubeconfig(user string) string {
 		s.URL, base64.StdEncoding.EncodeToString(authority), user)
 }
 
-// publish serves an artifact with one file of manifests, and creates an OCIRepository in each namespace.
+// publish serves an artifact with one file of manifests, and creates an OCIRepository in each
+// namespace.
 func (tn *tenant) publish(manifests string, namespaces ...*tenant) {
 	t, host := tn.t, tn.host("manifests")
 	layer := archive(t, int64(len(manifests)), strings.NewReader(manifests))
@@ -92,8 +93,8 @@ func kubeConfig(o *v1alpha1.Kustomization, secret string) *v1alpha1.Kustomizatio
 	return o
 }
 
-// applyElsewhere acts as a tenant that applies manifests to namespaces of others, as accounts of others, and
-// with files of the program.
+// applyElsewhere acts as a tenant that applies manifests to namespaces of others, as accounts of
+// others, and with files of the program.
 func applyElsewhere(tn *tenant) {
 	t := tn.t
 	const stolen = "stolen"
@@ -136,8 +137,8 @@ func applyElsewhere(tn *tenant) {
 	}
 }
 
-// buildSlowly acts as a tenant whose manifests take seconds to build: each Deployment names a ConfigMap, and
-// all names get a prefix. The tenant's account may write nothing.
+// buildSlowly acts as a tenant whose manifests take seconds to build: each Deployment names a
+// ConfigMap, and all names get a prefix. The tenant's account may write nothing.
 func buildSlowly(tn *tenant) {
 	const pairs = 1000
 	var manifests strings.Builder
@@ -148,7 +149,8 @@ func buildSlowly(tn *tenant) {
 	tn.applyEverywhere(manifests.String(), func(o *v1alpha1.Kustomization) { o.Spec.NamePrefix = o.Name + "-" })
 }
 
-// applyEverywhere creates Kustomizations in many namespaces, and lets them be reconciled for a while.
+// applyEverywhere creates Kustomizations in many namespaces, and lets them be reconciled for a
+// while.
 func (tn *tenant) applyEverywhere(manifests string, change func(o *v1alpha1.Kustomization)) {
 	all := tn.in(applyNamespaces)
 	tn.publish(manifests, all...)
@@ -188,8 +190,9 @@ func hangCluster(tn *tenant) {
 	tn.actElsewhere(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 }
 
-// growAnswers acts as a tenant whose API server sends large answers, which need much more memory when they
-// are decoded. Some need more memory than the program has for all tenants, and some just fit.
+// growAnswers acts as a tenant whose API server sends large answers, which need much more memory
+// when they are decoded. Some need more memory than the program has for all tenants, and some just
+// fit.
 func growAnswers(tn *tenant) {
 	var rests []string
 	for _, values := range []int{2 << 20, 150_000} {
