@@ -324,16 +324,6 @@ tokens an identity gets. Takes the root context.
 - --log-format={{ .Values.log.format }}
 {{- end -}}
 
-{{/* Arguments that say which hosts tenants may name; empty for the defaults. Takes the root context. */}}
-{{- define "lanyard.guardArgs" -}}
-{{- with .Values.identity.allowedEndpointHosts }}
-- {{ printf "--allowed-endpoint-hosts=%s" (join "," .) | quote }}
-{{- end }}
-{{- if kindIs "slice" .Values.identity.denyCIDRs }}
-- {{ printf "--deny-cidrs=%s" (join "," .Values.identity.denyCIDRs) | quote }}
-{{- end }}
-{{- end -}}
-
 {{/* Probes of a container. A program may take five minutes to start: the controller counts the content of its store. */}}
 {{- define "lanyard.probes" -}}
 startupProbe:
