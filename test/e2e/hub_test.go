@@ -446,8 +446,13 @@ func hubFails(reason string) func(*v1alpha1.WorkloadIdentityBinding) error {
 			if c == nil {
 				return fmt.Errorf("it has no condition %s", kind)
 			}
-			if err := failed(*c, reason, " since "+time.Now().UTC().Format("2006-01-02")); err != nil {
+			if err := failed(*c, reason, " since "); err != nil {
 				return err
+			}
+			_, since, _ := strings.Cut(c.Message, " since ")
+			at, err := time.Parse(time.RFC3339, since[:min(len(since), len("2006-01-02T15:04:05Z"))])
+			if err != nil || time.Since(at) > time.Hour {
+				return fmt.Errorf("the message of %s has the time %s (%v)", reason, at, err)
 			}
 		}
 		return nil
