@@ -360,12 +360,11 @@ func (a *Applier) established(ctx context.Context, definitions []*unstructured.U
 	defer cancel()
 	for _, o := range definitions {
 		for {
-			now := EntryOf(o).empty()
-			if err := a.client.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
+			served, err := a.serves(ctx, o)
+			if err != nil {
 				return a.failure(verbGet, keyOf(o), err)
 			}
-			found, err := status.Compute(now)
-			if err == nil && found.Status == status.CurrentStatus {
+			if served {
 				break
 			}
 			select {
@@ -376,6 +375,41 @@ func (a *Applier) established(ctx context.Context, definitions []*unstructured.U
 		}
 	}
 	return nil
+}
+
+// serves reports whether the API server serves the kind of a CustomResourceDefinition. The API server
+// lists a kind some time after the definition is established.
+func (a *Applier) serves(ctx context.Context, definition *unstructured.Unstructured) (bool, error) {
+	now := EntryOf(definition).empty()
+	if err := a.client.Get(ctx, client.ObjectKeyFromObject(definition), now); err != nil {
+		return false, err
+	}
+	if found, err := status.Compute(now); err != nil || found.Status != status.CurrentStatus {
+		return false, nil //nolint:nilerr // the status may get another shape
+	}
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		name, _ := version["name"].(string)
+		if version["served"] != true {
+			continue
+		}
+		_, err := a.client.RESTMapper().RESTMapping(schema.GroupKind{Group: group, Kind: kind}, name)
+		if err != nil {
+			return false, unlessMissing(err)
+		}
+	}
+	return true, nil
+}
+
+// unlessMissing returns nil if an error says that a kind is missing.
+func unlessMissing(err error) error {
+	if apimeta.IsNoMatchError(err) {
+		return nil
+	}
+	return err
 }
 
 // applyOptions returns the options of package ssa.

@@ -36,6 +36,7 @@ type server struct {
 	others   bool   // Get serves only this version
 
 	discoveries int
+	hidden      int // how often RESTMapper does not have Gadgets yet
 }
 
 func newServer() *server {
@@ -51,7 +52,32 @@ func (s *server) RESTMapper() apimeta.RESTMapper {
 	for _, version := range []string{"v1", "v1beta1"} {
 		mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Widget"}, apimeta.RESTScopeNamespace)
 	}
+	if s.hidden--; s.hidden < 0 {
+		mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}, apimeta.RESTScopeNamespace)
+	}
 	return mapper
+}
+
+// TestEstablished waits until an API server lists a new kind, which happens after the definition is
+// established.
+func TestEstablished(t *testing.T) {
+	s := newServer()
+	definition := object1("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "gadgets.example.com")
+	definition.Object["spec"] = map[string]any{
+		"group": "example.com", "names": map[string]any{"kind": "Gadget"},
+		"versions": []any{map[string]any{"name": "v1", "served": true}, map[string]any{"name": "v1alpha1", "served": false}},
+	}
+	stored := definition.DeepCopy()
+	stored.Object["status"] = map[string]any{"conditions": []any{
+		map[string]any{"type": "NamesAccepted", "status": "True"}, map[string]any{"type": "Established", "status": "True"},
+	}}
+	s.objects[keyOf(stored)] = stored
+	s.hidden = 3
+	a := New(s, user(), Owner{Namespace: "apps", Name: "app"}, false)
+	must.Succeed(t, a.established(t.Context(), []*unstructured.Unstructured{definition}))
+	if s.hidden >= 0 {
+		t.Error("the kind is not served yet")
+	}
 }
 
 // Discover returns what the API server serves. Other than the RESTMapper, it has only the served
