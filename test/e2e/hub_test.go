@@ -451,8 +451,8 @@ func hubFails(reason string) func(*v1alpha1.WorkloadIdentityBinding) error {
 			}
 			_, since, _ := strings.Cut(c.Message, " since ")
 			at, err := time.Parse(time.RFC3339, since[:min(len(since), len("2006-01-02T15:04:05Z"))])
-			if err != nil || time.Since(at) > time.Hour {
-				return fmt.Errorf("the message of %s has the time %s (%v)", reason, at, err)
+			if err = errors.Join(err, wantf(time.Since(at) < time.Hour, "the message of %s has the time %s", reason, at)); err != nil {
+				return err
 			}
 		}
 		return nil
