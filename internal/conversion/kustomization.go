@@ -51,7 +51,9 @@ func (o *object) changeKustomization() {
 		o.note("spec.validation", "spec.validation is dropped: Flux has not used it since v1beta2, and Lanyard tries all objects before it stores the first")
 		remove(spec, "validation")
 	}
-	if text(spec, "serviceAccountName") == "" && !elsewhere {
+	// Variables are read in this cluster, also if the manifests are for another one.
+	needsAccount := !elsewhere || get(spec, "postBuild", "substituteFrom") != nil
+	if text(spec, "serviceAccountName") == "" && needsAccount {
 		o.note("spec", "spec.serviceAccountName is not set: Lanyard refuses the object unless the administrator has set "+
 			"apply.defaultServiceAccount, because nothing is applied with the controller's own rights")
 	}

@@ -91,4 +91,8 @@ func TestOtherClusters(t *testing.T) {
 	if !strings.Contains(said, "identity.allowedEndpointHosts") || strings.Contains(said, "serviceAccountName") {
 		t.Errorf("the notes are %s", said)
 	}
+	_, notes, err = conversion.Convert([]conversion.File{{Data: []byte(text + "  postBuild: {substituteFrom: [{kind: Secret, name: a}]}\n")}}, conversion.Options{Kinds: kinds.All()})
+	if said := fmt.Sprint(notes); err != nil || !strings.Contains(said, "serviceAccountName") {
+		t.Errorf("variables are read in this cluster, but the notes are %s, %v", said, err)
+	}
 }
