@@ -93,7 +93,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		Dependencies: object.Dependencies{Subscribe: sources.Subscribe},
 	}
 	reconciler := kustomization.New(objects, kustomization.Options{
-		Clients: clients, Clusters: &kubeconfig.Clusters{Guard: f.Guard, Scheme: mgr.GetScheme(), UserAgent: flags.Name}, Live: mgr.GetAPIReader(), Sources: sources, Records: records, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
+		Clients: clients, Clusters: &kubeconfig.Clusters{Guard: f.Guard, Scheme: mgr.GetScheme(), UserAgent: flags.Name},
+		Live: mgr.GetAPIReader(), Sources: sources, Records: records, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
 		Content: content.NewClient(&http.Transport{ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: f.Concurrent}, f.ArtifactHosts, f.ArtifactMaxSize),
 		Builder: kustomize.NewBuilder(builds, buildLimits(f)), Expressions: expression.NewEvaluator(builds),
 	})

@@ -51,9 +51,8 @@ type Owner struct {
 	Namespace, Name string
 }
 
-// New returns an Applier. The client acts as the user. If secret is true,
-// values of Secrets are in manifests of any kind. Then errors have no text of the API server that
-// could repeat a value.
+// New returns an Applier. The client acts as the user. If secret is true, values of Secrets are in
+// manifests of any kind. Then errors have no text of the API server that could repeat a value.
 func New(c Client, user User, owner Owner, secret bool) *Applier {
 	return &Applier{client: c, served: served{discover: c.Discover}, user: user, owner: owner, secret: secret}
 }
@@ -397,19 +396,14 @@ func (a *Applier) serves(ctx context.Context, definition *unstructured.Unstructu
 			continue
 		}
 		_, err := a.client.RESTMapper().RESTMapping(schema.GroupKind{Group: group, Kind: kind}, name)
+		if apimeta.IsNoMatchError(err) {
+			return false, nil
+		}
 		if err != nil {
-			return false, unlessMissing(err)
+			return false, err
 		}
 	}
 	return true, nil
-}
-
-// unlessMissing returns nil if an error says that a kind is missing.
-func unlessMissing(err error) error {
-	if apimeta.IsNoMatchError(err) {
-		return nil
-	}
-	return err
 }
 
 // applyOptions returns the options of package ssa.

@@ -19,11 +19,9 @@ func (q *inquiry) runAccount(ctx context.Context) error {
 	if q.object.Kind.KubeConfig != nil {
 		secret = q.object.Kind.KubeConfig(q.object.Resource)
 	}
-	explain := q.impersonates
 	if secret != "" {
-		explain = func(context.Context) error { return q.explainRemote(secret) }
-	}
-	if err := explain(ctx); err != nil {
+		q.explainRemote(secret)
+	} else if err := q.impersonates(ctx); err != nil {
 		return err
 	}
 	if q.ready.Status == metav1.ConditionFalse && q.Refusal == "" {
@@ -59,7 +57,7 @@ func (q *inquiry) subject(account string) string {
 
 // explainRemote explains an object that acts in the cluster of a Secret with a kubeconfig file. The
 // Secret is not read: the reader may lack the right, and the file is secret.
-func (q *inquiry) explainRemote(secret string) error {
+func (q *inquiry) explainRemote(secret string) {
 	q.Subject, q.From = "the user of the kubeconfig in Secret "+secret, "spec.kubeConfig"
 	q.Proof = "none: the API server of that cluster decides each request with the user's rights"
 	if name := q.object.Kind.Account(q.object.Resource); name != "" {
@@ -68,5 +66,4 @@ func (q *inquiry) explainRemote(secret string) error {
 	}
 	q.Credential = "stored in Secret " + secret
 	q.unknown("which cluster and which user the file names")
-	return nil
 }

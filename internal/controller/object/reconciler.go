@@ -434,7 +434,8 @@ func (r *Reconciler[O, P]) finalize(ctx context.Context, o O) error {
 }
 
 // callFinalize calls the kind's Finalize. Slow work ends after MaxTimeout, or when another namespace
-// needs the place. The timeout of the spec may be too short for a deletion, which has to begin anew.
+// needs the place or the memory. The timeout of the spec may be too short for a deletion, which has
+// to begin anew.
 func (r *Reconciler[O, P]) callFinalize(ctx context.Context, o O) error {
 	if !r.kind.View(o).SlowFinalizer {
 		return r.kind.Finalize(ctx, o)
