@@ -25,6 +25,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/local"
+	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
 const (
@@ -62,7 +63,7 @@ func startOther(t *testing.T, namespace string) *otherCluster {
 	must(t, "make a client", err)
 	token, err := typed.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), remoteUser, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	must(t, "get a token of the other cluster", err)
-	c.file = kubeConfigOf(c.Config().Host, c.Config().CAData, "token: "+token.Status.Token)
+	c.file = stage.Kubeconfig(c.Config().Host, c.Config().CAData, "token: "+token.Status.Token)
 	return c
 }
 
@@ -89,17 +90,6 @@ func (c *otherCluster) has(t *testing.T, name, value string) {
 		}
 		return wantf(err == nil && value != "" && o.Data["key"] == value, "%v, %v", o.Data, err)
 	})
-}
-
-// kubeConfigOf returns a kubeconfig file.
-func kubeConfigOf(server string, authority []byte, user string) string {
-	return fmt.Sprintf(`apiVersion: v1
-kind: Config
-current-context: c
-contexts: [{name: c, context: {cluster: elsewhere, user: me}}]
-clusters: [{name: elsewhere, cluster: {server: %q, certificate-authority-data: %s}}]
-users: [{name: me, user: {%s}}]
-`, server, base64.StdEncoding.EncodeToString(authority), user)
 }
 
 // store stores a kubeconfig file in a Secret of the tenant.
@@ -209,7 +199,7 @@ func TestKustomizationElsewhere(t *testing.T) {
 		authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: hanging.Certificate().Raw})
 		const count = 12
 		const secret = kubeConfigName + "-hanging"
-		tn.store(t, secret, kubeConfigOf(hanging.URL, authority, "token: hanging"))
+		tn.store(t, secret, stage.Kubeconfig(hanging.URL, authority, "token: hanging"))
 		for i := range count {
 			create(t, tn.elsewhere(fmt.Sprintf("slow-%d", i), secret))
 		}
@@ -253,8 +243,8 @@ func TestKustomizationElsewhere(t *testing.T) {
 func refusedFiles(t *testing.T, tn *applyTenant, there *otherCluster) {
 	t.Helper()
 	server, authority := there.Config().Host, there.Config().CAData
-	file := func(user string) string { return kubeConfigOf(server, authority, user) }
-	at := func(server string) string { return kubeConfigOf(server, authority, "token: x") }
+	file := func(user string) string { return stage.Kubeconfig(server, authority, user) }
+	at := func(server string) string { return stage.Kubeconfig(server, authority, "token: x") }
 	cases := []struct{ reason, says, file string }{
 		{meta.ReasonKubeConfigRefused, `users["me"].user.exec`, file("exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true}")},
 		{meta.ReasonKubeConfigRefused, `users["me"].user.tokenFile`, file("tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token")},

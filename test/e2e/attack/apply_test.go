@@ -2,7 +2,6 @@ package attack
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/internal/local"
+	"github.com/lanyard-dev/lanyard/test/e2e/stage"
 )
 
 const (
@@ -54,9 +54,7 @@ func startHostileServer() *hostileServer {
 // kubeconfig returns a kubeconfig file for the server. The fields are those of the user.
 func (s *hostileServer) kubeconfig(user string) string {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n"+
-		"clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %s}}]\nusers: [{name: u, user: {%s}}]\n",
-		s.URL, base64.StdEncoding.EncodeToString(authority), user)
+	return stage.Kubeconfig(s.URL, authority, user)
 }
 
 // publish serves an artifact with one file of manifests, and creates an OCIRepository in each
