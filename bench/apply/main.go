@@ -5,11 +5,13 @@
 //
 // Many objects ask a program to apply one artifact each. Ten objects share a namespace and a
 // ServiceAccount, which the program impersonates. No other program fetches the artifacts: the
-// command writes the sources and their status, and serves the artifacts. There are three
+// command writes the sources and their status, and serves the artifacts. There are four
 // measurements:
 //
 //   - from nothing: the program starts, and applies all artifacts for the first time.
 //   - at rest: each object is reconciled three times, although nothing has changed.
+//   - changes of others: a label of each object of one application is changed by hand, and a
+//     reconciliation undoes the changes.
 //   - beside a slow tenant: single objects are reconciled while another tenant's builds take long, and
 //     while this tenant's API server hangs.
 //

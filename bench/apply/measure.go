@@ -36,7 +36,8 @@ type results struct {
 	fromNothing reading       // after this time
 	atRest      reading       // what all rounds have used
 	rested      metrics.Kernel
-	others      others // reconciliations beside a slow tenant's
+	undone      time.Duration // a reconciliation that undoes changes of others
+	others      others        // reconciliations beside a slow tenant's
 }
 
 // reading has everything that a program has used.
@@ -144,6 +145,9 @@ func measure(ctx context.Context, w *world) (r results, err error) {
 		return r, err
 	}
 	if r.rested, err = metrics.ReadTree(peer.PID); err != nil {
+		return r, err
+	}
+	if r.undone, err = w.undo(ctx, watching); err != nil {
 		return r, err
 	}
 	r.others, err = w.besideSlow(ctx, watching, a, hanging)

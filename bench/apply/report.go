@@ -28,6 +28,7 @@ func (r results) table(name string, n int) table.Table {
 	r.atRest.addTo(&t, "at rest: ", "reconciliation", rounds*n)
 	t.Row("at rest: memory right after the reconciliations", "%.0f MiB", r.atRest.kernel.Resident/mebi)
 	t.Row("at rest: memory after "+rest.String()+" more", "%.0f MiB", r.rested.Resident/mebi)
+	t.Row(fmt.Sprintf("a reconciliation that undoes changes of %d objects", objectsPerArtifact), "%s", r.undone.Round(time.Millisecond))
 	r.others.addTo(&t)
 	return t
 }
