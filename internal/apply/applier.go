@@ -14,6 +14,7 @@ import (
 	"github.com/fluxcd/pkg/ssa/normalize"
 	"github.com/fluxcd/pkg/ssa/utils"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -157,7 +158,7 @@ const concurrency = 4
 // Apply makes the objects of the cluster equal to the manifests. It changes the manifests: it adds
 // the owner's labels, and writes empty values as the API server does.
 //
-// CustomResourceDefinitions, Namespaces and ClusterRoles come first, then classes such as
+// CustomResourceDefinitions, Namespaces and ClusterRoles come first, then Roles and classes such as
 // StorageClasses, and then all others. Apply tries all objects of a stage before it writes the first
 // of them. Only the owners of fields are corrected while objects are tried: kubectl and Flux lose
 // theirs. The result is never nil; after an error, it has the objects of the finished stages. The
@@ -282,12 +283,18 @@ func stagesOf(manifests []*unstructured.Unstructured) [3][]*unstructured.Unstruc
 		switch {
 		case utils.IsClusterDefinition(o):
 			i = 0
-		case utils.IsClassDefinition(o):
+		case utils.IsClassDefinition(o), isRole(o):
 			i = 1
 		}
 		stages[i] = append(stages[i], o)
 	}
 	return stages
+}
+
+// isRole reports whether a manifest is a Role. The API server reads the Role of a RoleBinding, unless
+// the account may bind every Role. So a Role must exist before its RoleBinding is tried.
+func isRole(o *unstructured.Unstructured) bool {
+	return o.GroupVersionKind().GroupKind() == schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}
 }
 
 // applyStage applies the objects of one stage, and adds them to the result.

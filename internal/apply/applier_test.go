@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -520,5 +521,34 @@ func TestVerifyBeforeDelete(t *testing.T) {
 	_, err = a.Apply(t.Context(), configMaps(1), Options{Inventory: result.Entries(), Force: true, BeforeDelete: func(context.Context) error { return gone }})
 	if !errors.Is(err, gone) || s.count("delete") != 0 {
 		t.Errorf("%v after %q", err, s.requests)
+	}
+}
+
+// TestStages checks what is applied before what.
+func TestStages(t *testing.T) {
+	want := [][]*unstructured.Unstructured{
+		{
+			object1("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "widgets.example.com"),
+			object1("v1", "Namespace", "", "apps"),
+			object1("rbac.authorization.k8s.io/v1", "ClusterRole", "", "reader"),
+		},
+		{
+			object1("rbac.authorization.k8s.io/v1", "Role", "apps", "reader"),
+			object1("storage.k8s.io/v1", "StorageClass", "", "fast"),
+		},
+		{
+			object1("rbac.authorization.k8s.io/v1", "RoleBinding", "apps", "reader"),
+			object1("example.com/v1", "Role", "apps", "actor"),
+			object1("v1", "ConfigMap", "apps", "config"),
+		},
+	}
+	var all []*unstructured.Unstructured
+	for _, stage := range slices.Backward(want) {
+		all = append(all, stage...)
+	}
+	for i, stage := range stagesOf(all) {
+		if !slices.Equal(stage, want[i]) {
+			t.Errorf("stage %d has %v, want %v", i, stage, want[i])
+		}
 	}
 }
