@@ -586,8 +586,8 @@ type KustomizationStatus struct {
 	Inventory *Inventory `json:"inventory,omitempty"`
 
 	// history has what was applied, the last first. It has at most five entries. An entry changes when
-	// manifests are applied for the first time, when objects had to be changed, and when the result
-	// changes. A reconciliation that finds everything in place changes no entry.
+	// manifests are applied for the first time, when objects had to be changed, and when the result or
+	// the revision changes. A reconciliation that finds everything in place changes no entry.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxItems=5

@@ -59,6 +59,7 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 	}
 	defer r.to.close()
 	o.Status.LastAttemptedRevision = p.revision
+	r.attempt.originRevision = p.originRevision
 	if r.last.input != r.input || r.watch.since.IsZero() {
 		r.attempt.began = r.began
 	}
@@ -90,7 +91,7 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 // renew builds and applies the manifests. The state has the objects that are as they were left.
 func (r *run) renew(ctx context.Context, state *apply.State) (object.News, error) {
 	// Until the end, the record says that nothing is known of the manifests.
-	r.attempt = attempt{began: r.attempt.began, changed: r.attempt.changed, originRevision: r.plan.originRevision}
+	r.attempt.digest = ""
 	if r.last.input != r.input {
 		r.watch = watch{healthy: &apply.Versions{}}
 	}
@@ -327,11 +328,15 @@ func (r *run) prune(ctx context.Context, result *apply.Result) (deleted []apply.
 // as it is: the status in the program's cache has no inventory, and the write of a status without
 // an inventory changes none.
 func (r *run) setInventory(entries []apply.Entry) {
-	r.inventory = slices.Clone(entries)
-	apply.Sort(r.inventory)
-	if slices.Equal(r.inventory, r.stored) {
+	if !slices.Equal(entries, r.stored) {
+		entries = slices.Clone(entries)
+		apply.Sort(entries)
+	}
+	if slices.Equal(entries, r.stored) {
+		r.inventory = r.stored // at rest, the record keeps its memory
 		return
 	}
+	r.inventory = entries
 	shown := &v1alpha1.Inventory{Entries: make([]v1alpha1.InventoryEntry, 0, len(entries))}
 	for _, e := range r.inventory {
 		shown.Entries = append(shown.Entries, v1alpha1.InventoryEntry{ID: e.ID(), Version: e.Version})

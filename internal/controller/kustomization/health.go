@@ -310,6 +310,14 @@ func (k *kind) reportHealth(o *v1alpha1.Kustomization, outcome object.Outcome) {
 		set(metav1.ConditionUnknown, outcome.Reason, "the objects are not checked; look at the condition Ready")
 	default:
 		known, _ := k.Records.get(o)
-		set(metav1.ConditionTrue, meta.ReasonSucceeded, fmt.Sprintf("%d objects are healthy", len(known.watch.targets)))
+		set(metav1.ConditionTrue, meta.ReasonSucceeded, healthyText(len(known.watch.targets)))
 	}
+}
+
+// healthyText is the message of Healthy when all objects are healthy.
+func healthyText(objects int) string {
+	if objects == 1 {
+		return "1 object is healthy"
+	}
+	return fmt.Sprintf("%d objects are healthy", objects)
 }

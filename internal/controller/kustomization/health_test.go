@@ -247,12 +247,12 @@ func TestHistory(t *testing.T) { synctest.Test(t, testHistory) }
 
 func testHistory(t *testing.T) {
 	o, k := kustomization(), newKind(t)
-	o.Status.LastAttemptedRevision = "1.0.0"
 	causes := map[string]error{
 		"": nil, meta.ReasonProgressing: &waitingError{}, meta.ReasonHealthCheckFailed: &unhealthyError{}, meta.ReasonApplyRefused: &apply.Error{},
 		meta.ReasonBuildFailed: &buildError{}, meta.ReasonArtifactUnavailable: &content.Error{}, "InventoryUnreadable": &desired.InventoryError{},
 	}
-	attempt := func(digest string, changed bool, reason string) v1alpha1.HistoryEntry {
+	attempt := func(revision, digest string, changed bool, reason string) v1alpha1.HistoryEntry {
+		o.Status.LastAttemptedRevision = revision
 		time.Sleep(time.Second) // the times of a status have no fractions of seconds
 		known, _ := k.Records.get(o)
 		known.attempt.digest, known.attempt.began = digest, time.Now()
@@ -266,35 +266,37 @@ func testHistory(t *testing.T) {
 		}
 		return o.Status.History[0]
 	}
-	if got := attempt("", true, meta.ReasonBuildFailed); got.Digest != "" {
+	if got := attempt("1", "", true, meta.ReasonBuildFailed); got.Digest != "" {
 		t.Errorf("a failed build: %+v", got)
 	}
 	for i, c := range []struct {
-		digest  string
-		changed bool
-		reason  string
-		want    string
+		revision, digest string
+		changed          bool
+		reason           string
+		want             string
 	}{
-		{"a", true, meta.ReasonProgressing, " 0"},
-		{"a", false, "", "a Succeeded 1"},
-		{"a", false, "", "a Succeeded 1"},
-		{"a", true, "", "a Succeeded 2"},
-		{"a", false, meta.ReasonArtifactUnavailable, "a Succeeded 2"},
-		{"a", false, "InventoryUnreadable", "a Succeeded 2"},
-		{"a", false, meta.ReasonHealthCheckFailed, "a HealthCheckFailed 3"},
-		{"a", false, meta.ReasonHealthCheckFailed, "a HealthCheckFailed 3"},
-		{"b", true, meta.ReasonApplyRefused, "b ApplyRefused 1"},
-		{"a", true, "", "a Succeeded 4"},
-		{"c", true, "", "c Succeeded 1"},
-		{"d", true, "", "d Succeeded 1"},
-		{"e", true, "", "e Succeeded 1"},
-		{"f", true, "", "f Succeeded 1"},
+		{"1", "a", true, meta.ReasonProgressing, " 0"},
+		{"1", "a", false, "", "a Succeeded 1"},
+		{"1", "a", false, "", "a Succeeded 1"},
+		{"1", "a", true, "", "a Succeeded 2"},
+		{"2", "a", false, "", "a Succeeded 3"},
+		{"2", "a", false, "", "a Succeeded 3"},
+		{"2", "a", false, meta.ReasonArtifactUnavailable, "a Succeeded 3"},
+		{"2", "a", false, "InventoryUnreadable", "a Succeeded 3"},
+		{"2", "a", false, meta.ReasonHealthCheckFailed, "a HealthCheckFailed 4"},
+		{"2", "a", false, meta.ReasonHealthCheckFailed, "a HealthCheckFailed 4"},
+		{"2", "b", true, meta.ReasonApplyRefused, "b ApplyRefused 1"},
+		{"2", "a", true, "", "a Succeeded 5"},
+		{"2", "c", true, "", "c Succeeded 1"},
+		{"2", "d", true, "", "d Succeeded 1"},
+		{"2", "e", true, "", "e Succeeded 1"},
+		{"2", "f", true, "", "f Succeeded 1"},
 	} {
-		got := attempt(c.digest, c.changed, c.reason)
+		got := attempt(c.revision, c.digest, c.changed, c.reason)
 		if text := fmt.Sprint(got.Digest, " ", got.LastReconciledStatus, " ", got.TotalReconciliations); strings.ReplaceAll(text, "  ", " ") != c.want {
 			t.Errorf("step %d: %s, want %s", i, text, c.want)
 		}
-		if got.Digest != "" && (got.Metadata["revision"] != "1.0.0" || got.FirstReconciled.IsZero() || got.LastReconciled.IsZero()) {
+		if got.Digest != "" && (got.Metadata["revision"] != c.revision || got.FirstReconciled.IsZero() || got.LastReconciled.IsZero()) {
 			t.Errorf("step %d: %+v", i, got)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -82,8 +83,12 @@ func (k *kind) reportHistory(o *v1alpha1.Kustomization, outcome object.Outcome) 
 	if !ok || tried.digest == "" || result == "" {
 		return
 	}
+	metadata := map[string]string{"revision": o.Status.LastAttemptedRevision}
+	if tried.originRevision != "" {
+		metadata["originRevision"] = tried.originRevision
+	}
 	history := o.Status.History
-	if len(history) > 0 && history[0].Digest == tried.digest && history[0].LastReconciledStatus == result {
+	if len(history) > 0 && history[0].Digest == tried.digest && history[0].LastReconciledStatus == result && maps.Equal(history[0].Metadata, metadata) {
 		// The times of a status have no fractions of seconds.
 		if !history[0].LastReconciled.Time.Before(tried.changed.Truncate(time.Second)) {
 			return
@@ -98,9 +103,6 @@ func (k *kind) reportHistory(o *v1alpha1.Kustomization, outcome object.Outcome) 
 	entry.LastReconciledDuration.Duration = time.Since(tried.began).Round(time.Millisecond)
 	entry.LastReconciledStatus = result
 	entry.TotalReconciliations++
-	entry.Metadata = map[string]string{"revision": o.Status.LastAttemptedRevision}
-	if tried.originRevision != "" {
-		entry.Metadata["originRevision"] = tried.originRevision
-	}
+	entry.Metadata = metadata
 	o.Status.History = append([]v1alpha1.HistoryEntry{entry}, history[:min(len(history), maxHistory-1)]...)
 }
