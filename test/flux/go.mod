@@ -15,6 +15,7 @@ require (
 	github.com/lanyard-dev/lanyard/api v0.0.0
 	github.com/lanyard-dev/lanyard/auth v0.0.0
 	github.com/sirupsen/logrus v1.10.2
+	golang.org/x/tools v0.51.0
 	k8s.io/apimachinery v0.36.4
 	sigs.k8s.io/controller-runtime v0.24.1
 	sigs.k8s.io/yaml v1.6.0
