@@ -291,8 +291,8 @@ func stagesOf(manifests []*unstructured.Unstructured) [3][]*unstructured.Unstruc
 	return stages
 }
 
-// isRole reports whether a manifest is a Role. The API server reads the Role of a RoleBinding, unless
-// the account may bind every Role. So a Role must exist before its RoleBinding is tried.
+// isRole reports whether a manifest is a Role. The API server refuses a RoleBinding whose Role does not
+// exist, unless the user has the verb bind for the Role. So the Role must come first.
 func isRole(o *unstructured.Unstructured) bool {
 	return o.GroupVersionKind().GroupKind() == schema.GroupKind{Group: rbacv1.GroupName, Kind: "Role"}
 }

@@ -50,6 +50,9 @@ func (s *server) RESTMapper() apimeta.RESTMapper {
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, apimeta.RESTScopeRoot)
 	mapper.Add(schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, apimeta.RESTScopeNamespace)
 	mapper.Add(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, apimeta.RESTScopeRoot)
+	for _, kind := range []string{"Role", "RoleBinding"} {
+		mapper.Add(schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: kind}, apimeta.RESTScopeNamespace)
+	}
 	for _, version := range []string{"v1", "v1beta1"} {
 		mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: version, Kind: "Widget"}, apimeta.RESTScopeNamespace)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/fluxcd/pkg/ssa"
 	"github.com/fluxcd/pkg/ssa/utils"
 	"golang.org/x/sync/errgroup"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,8 +60,9 @@ var errDryRun = errors.New("a comparison never writes")
 // and sends dry runs. It changes the manifests, as Apply does. The error is an [*Error] or the cause
 // of ctx.
 //
-// The API server refuses the dry run of an object whose kind or namespace does not exist. If the
-// kind or the namespace would be created too, the object counts as created.
+// The API server refuses the dry run of an object whose kind or namespace does not exist, and of a
+// RoleBinding whose role does not exist. If the kind, the namespace or the role would be created too,
+// the object counts as created.
 func (a *Applier) Diff(ctx context.Context, manifests []*unstructured.Unstructured, options Options, prune bool) ([]Difference, error) {
 	if err := a.prepare(manifests); err != nil {
 		return nil, err
@@ -158,9 +160,7 @@ func (d *differ) try(ctx context.Context, manifest *unstructured.Unstructured) (
 	})
 	if err != nil {
 		err = d.failureOf(err)
-		failed, ok := errors.AsType[*Error](err)
-		namespace := object.ObjMetadata{Name: found.Key.Namespace, GroupKind: schema.GroupKind{Kind: "Namespace"}}
-		if ok && failed.Reason == ReasonNoNamespace && d.created[namespace] {
+		if failed, ok := errors.AsType[*Error](err); ok && d.created[missing(failed.Reason, manifest)] {
 			found.Effect = EffectCreated
 			return found, nil
 		}
@@ -191,6 +191,24 @@ func (d *differ) try(ctx context.Context, manifest *unstructured.Unstructured) (
 		found.Effect = EffectUnchanged
 	}
 	return found, nil
+}
+
+// missing returns the object for whose absence the API server refused a manifest. It is zero if the
+// reason is another.
+func missing(reason Reason, manifest *unstructured.Unstructured) object.ObjMetadata {
+	switch reason {
+	case ReasonNoNamespace:
+		return object.ObjMetadata{Name: manifest.GetNamespace(), GroupKind: schema.GroupKind{Kind: "Namespace"}}
+	case ReasonNoRole:
+		ref, _, _ := unstructured.NestedStringMap(manifest.Object, "roleRef")
+		role := object.ObjMetadata{Name: ref["name"], GroupKind: schema.GroupKind{Group: rbacv1.GroupName, Kind: ref["kind"]}}
+		if role.GroupKind.Kind == "Role" {
+			role.Namespace = manifest.GetNamespace()
+		}
+		return role
+	default:
+		return object.ObjMetadata{}
+	}
 }
 
 // obsolete returns the objects of the inventory that have no manifest any more.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -147,28 +148,37 @@ func TestDiffOwner(t *testing.T) {
 	}
 }
 
-// TestDiffOfNewPlaces asserts that objects are created whose namespace or kind is created too. The API
-// server cannot try them. In other namespaces and of other kinds, they are refused.
+// TestDiffOfNewPlaces asserts that objects are created whose namespace, kind or role is created too. The
+// API server cannot try these objects. Without the namespace, kind or role, they are refused.
 func TestDiffOfNewPlaces(t *testing.T) {
 	s := newServer()
 	s.fail = func(verb, name string) error {
-		if verb == "try" && name == "inside" {
+		switch {
+		case verb == "try" && name == "inside":
 			return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "made")
+		case verb == "try" && name == "bound":
+			return apierrors.NewNotFound(schema.GroupResource{Group: rbacv1.GroupName, Resource: "rolebindings"}, "reader")
+		default:
+			return nil
 		}
-		return nil
 	}
 	a := New(s, user(), Owner{Namespace: "apps", Name: "app"}, false)
 	inside, thing := object1("v1", "ConfigMap", "made", "inside"), object1("new.example.com/v1", "Thing", "apps", "a")
 	definition := object1("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "things.new.example.com")
 	definition.Object["spec"] = map[string]any{"group": "new.example.com", "names": map[string]any{"kind": "Thing"}}
-	for _, lonely := range []*unstructured.Unstructured{inside, thing} {
+	role, binding := object1("rbac.authorization.k8s.io/v1", "Role", "apps", "reader"), object1("rbac.authorization.k8s.io/v1", "RoleBinding", "apps", "bound")
+	binding.Object["roleRef"] = map[string]any{"apiGroup": rbacv1.GroupName, "kind": "Role", "name": "reader"}
+	for _, lonely := range []*unstructured.Unstructured{inside, thing, binding} {
 		if all, err := a.Diff(t.Context(), []*unstructured.Unstructured{lonely.DeepCopy()}, Options{}, true); err == nil {
 			t.Errorf("%q", differences(all))
 		}
 	}
-	all, err := a.Diff(t.Context(), []*unstructured.Unstructured{inside, thing, object1("v1", "Namespace", "", "made"), definition}, Options{}, true)
+	all, err := a.Diff(t.Context(), []*unstructured.Unstructured{inside, thing, binding, role, object1("v1", "Namespace", "", "made"), definition}, Options{}, true)
 	must.Succeed(t, err)
-	want := []string{"created CustomResourceDefinition/things.new.example.com", "created Namespace/made", "created Thing/apps/a", "created ConfigMap/made/inside"}
+	want := []string{
+		"created CustomResourceDefinition/things.new.example.com", "created Namespace/made", "created Thing/apps/a", "created ConfigMap/made/inside",
+		"created Role/apps/reader", "created RoleBinding/apps/bound",
+	}
 	got := differences(all)
 	slices.Sort(got)
 	slices.Sort(want)

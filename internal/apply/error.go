@@ -10,9 +10,11 @@ import (
 
 	"github.com/fluxcd/cli-utils/pkg/object"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Reason says why the API server did not carry out a request.
@@ -34,6 +36,8 @@ const (
 	ReasonUnknownKind Reason = "unknown kind"
 	// ReasonNoNamespace means that the object's namespace is not named or does not exist.
 	ReasonNoNamespace Reason = "no namespace"
+	// ReasonNoRole means that a RoleBinding names a role that does not exist.
+	ReasonNoRole Reason = "no role"
 	// ReasonTerminating means that the object's namespace is being deleted.
 	ReasonTerminating Reason = "terminating"
 	// ReasonOwned means that the object belongs to another owner.
@@ -138,6 +142,8 @@ func (a *Applier) explain(verb string, key object.ObjMetadata, err error) (reaso
 		return ReasonImmutable, `set spec.force, or the annotation ` + annotation(forceName) + `: Enabled on the object, to delete and create the object anew`
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return ReasonConflict, "wait for the next attempt"
+	case apierrors.IsNotFound(err) && verb == verbApply && isBinding(key.GroupKind) && !isOfNamespace(err):
+		return ReasonNoRole, "create the role that roleRef names, or correct roleRef"
 	case apierrors.IsNotFound(err) && verb != verbDelete:
 		return ReasonNoNamespace, fmt.Sprintf("create namespace %q, or set spec.targetNamespace", key.Namespace)
 	case isMalformed(text):
@@ -148,6 +154,17 @@ func (a *Applier) explain(verb string, key object.ObjMetadata, err error) (reaso
 	default:
 		return ReasonInvalid, "correct the manifest"
 	}
+}
+
+// isBinding reports whether the objects of a kind bind a role.
+func isBinding(kind schema.GroupKind) bool {
+	return kind.Group == rbacv1.GroupName && (kind.Kind == "RoleBinding" || kind.Kind == "ClusterRoleBinding")
+}
+
+// isOfNamespace reports whether an answer is about a namespace.
+func isOfNamespace(err error) bool {
+	var answer apierrors.APIStatus
+	return errors.As(err, &answer) && answer.Status().Details != nil && answer.Status().Details.Kind == "namespaces"
 }
 
 // cannotImpersonate matches the API server's answer to a program that may not act as a user. The second

@@ -109,3 +109,15 @@ func TestErrorsHideSecrets(t *testing.T) {
 		t.Errorf("a deadline is hidden: %v", err)
 	}
 }
+
+// TestErrorOfBinding asserts that the advice for a RoleBinding depends on what does not exist.
+func TestErrorOfBinding(t *testing.T) {
+	a := New(newServer(), user(), Owner{Namespace: "apps", Name: "app"}, false)
+	key := EntryOf(object1("rbac.authorization.k8s.io/v1", "RoleBinding", "apps", "a")).Key
+	for resource, want := range map[string]Reason{"namespaces": ReasonNoNamespace, "rolebindings": ReasonNoRole} {
+		err := a.failure(verbApply, key, apierrors.NewNotFound(schema.GroupResource{Resource: resource}, "b"))
+		if got, ok := errors.AsType[*Error](err); !ok || got.Reason != want {
+			t.Errorf("%s: %v", resource, err)
+		}
+	}
+}

@@ -414,6 +414,38 @@ func TestApplyWithoutList(t *testing.T) {
 	}
 }
 
+// TestApplyRole applies a RoleBinding together with its Role. The account may not bind Roles whose
+// rights it does not have.
+func TestApplyRole(t *testing.T) {
+	beside(t)
+	roles := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"roles"}, Verbs: []string{"get", "create", "patch"}}
+	w := startApply(t, "apply-role", append(applierRules(), roles)...)
+	const text = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {namespace: NAMESPACE, name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{kind: ServiceAccount, name: reader, namespace: NAMESPACE}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {namespace: NAMESPACE, name: reader}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get]}]
+`
+	all, err := w.applier(t, "app").Diff(t.Context(), w.manifests(t, text), apply.Options{}, true)
+	must(t, "compare", err)
+	for _, found := range all {
+		if found.Effect != apply.EffectCreated {
+			t.Errorf("%v is %s in a comparison", found.Key, found.Effect)
+		}
+	}
+	result, err := w.applier(t, "app").Apply(t.Context(), w.manifests(t, text), apply.Options{})
+	must(t, "apply", err)
+	if n := len(result.Changes); n != 2 || len(all) != 2 {
+		t.Errorf("%d changes after %d in a comparison", n, len(all))
+	}
+}
+
 // TestApplyRefusals tries manifests that the API server refuses. Each error must name the tenant,
 // the object and the reason, and have no value of a Secret. Besides the refused manifest, there is a
 // good one, which must not be stored.
@@ -442,6 +474,8 @@ func TestApplyRefusals(t *testing.T) {
 		"no namespace":            {head + "ConfigMap\nmetadata: {name: c}", apply.ReasonNoNamespace, "spec.targetNamespace", false, false},
 		"more rights than its own": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {namespace: NAMESPACE, name: b}\n" +
 			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}", apply.ReasonForbidden, "RoleBinding", false, false},
+		"a missing role": {"apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {namespace: NAMESPACE, name: b}\n" +
+			"roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: nowhere}", apply.ReasonNoRole, "create the role", false, false},
 		"an unknown kind":       {"apiVersion: example.com/v1\nkind: Widget\nmetadata: {namespace: NAMESPACE, name: w}", apply.ReasonUnknownKind, "CustomResourceDefinition of Widget.example.com", false, false},
 		"a wrong field":         {head + "ConfigMap\nmetadata: {namespace: NAMESPACE, name: c}\ndata: {key: {nested: true}}", apply.ReasonInvalid, "", false, false},
 		"a wrong value":         {head + "Service\nmetadata: {namespace: NAMESPACE, name: s}\nspec: {ports: [{port: 99999}]}", apply.ReasonInvalid, "99999", false, false},
