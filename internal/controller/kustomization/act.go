@@ -75,6 +75,7 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 		}
 		var err error
 		if state, err = r.applier.Check(ctx, r.inventory, r.last.versions); err != nil {
+			r.record(r.input, r.last.versions) // with this attempt
 			return object.News{}, err
 		}
 		if len(state.Changed()) == 0 {
@@ -324,21 +325,19 @@ func (r *run) prune(ctx context.Context, result *apply.Result) (deleted []apply.
 	return pruned.Deleted, err
 }
 
-// setInventory sets what status.inventory should have. If this is stored already, the status stays
-// as it is: the status in the program's cache has no inventory, and the write of a status without
-// an inventory changes none.
+// setInventory sets what status.inventory should have. If the API server has this inventory already,
+// setInventory does not change the status. The program's cache has no inventories, and the write of a
+// status without an inventory changes no inventory.
 func (r *run) setInventory(entries []apply.Entry) {
-	if !slices.Equal(entries, r.stored) {
-		entries = slices.Clone(entries)
-		apply.Sort(entries)
-	}
+	entries = slices.Clone(entries)
+	apply.Sort(entries)
 	if slices.Equal(entries, r.stored) {
-		r.inventory = r.stored // at rest, the record keeps its memory
+		r.inventory = r.stored // the record keeps this slice, and not a new copy after each interval
 		return
 	}
 	r.inventory = entries
 	shown := &v1alpha1.Inventory{Entries: make([]v1alpha1.InventoryEntry, 0, len(entries))}
-	for _, e := range r.inventory {
+	for _, e := range entries {
 		shown.Entries = append(shown.Entries, v1alpha1.InventoryEntry{ID: e.ID(), Version: e.Version})
 	}
 	r.o.Status.Inventory = shown

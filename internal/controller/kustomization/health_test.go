@@ -300,6 +300,12 @@ func testHistory(t *testing.T) {
 			t.Errorf("step %d: %+v", i, got)
 		}
 	}
+	known, _ := k.Records.get(o)
+	known.attempt.originRevision = "main@sha1:1234"
+	k.Records.set(o, known)
+	if got := attempt("2", "f", false, ""); got.TotalReconciliations != 2 || got.Metadata["originRevision"] != "main@sha1:1234" {
+		t.Errorf("another revision of the source code: %+v", got)
+	}
 	if n := len(o.Status.History); n != maxHistory {
 		t.Errorf("%d entries", n)
 	}
@@ -335,5 +341,13 @@ func TestDigest(t *testing.T) {
 	before = digest("a", true)
 	if o.Spec.PostBuild = (&v1alpha1.PostBuild{Substitute: map[string]string{"a": "b"}}); digest("a", true) == before {
 		t.Error("another variable has the same digest")
+	}
+}
+
+func TestHealthyText(t *testing.T) {
+	for objects, want := range map[int]string{1: "1 object is healthy", 2: "2 objects are healthy"} {
+		if got := healthyText(objects); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
