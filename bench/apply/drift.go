@@ -15,9 +15,10 @@ import (
 // partOf is a label of all applied objects.
 const partOf = "app.kubernetes.io/part-of"
 
-// undo changes a label of each object that the first application has, by hand. It asks for one
-// reconciliation, and returns how long this took. Afterwards, each object must have its label again.
-func (w *world) undo(ctx context.Context, watching client.WithWatch) (time.Duration, error) {
+// timeUndo changes a label of each object that the first Kustomization applies. Then it asks for one
+// reconciliation of the Kustomization, and returns how long the reconciliation took. Afterwards, each
+// object must have its label again.
+func (w *world) timeUndo(ctx context.Context, watching client.WithWatch) (time.Duration, error) {
 	o := object(w.applyVersion, w.applyKind, 0)
 	if err := watching.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 		return 0, err

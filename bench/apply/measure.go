@@ -147,7 +147,7 @@ func measure(ctx context.Context, w *world) (r results, err error) {
 	if r.rested, err = metrics.ReadTree(peer.PID); err != nil {
 		return r, err
 	}
-	if r.undone, err = w.undo(ctx, watching); err != nil {
+	if r.undone, err = w.timeUndo(ctx, watching); err != nil {
 		return r, err
 	}
 	r.others, err = w.besideSlow(ctx, watching, a, hanging)
