@@ -109,7 +109,7 @@ attack: build ## run hostile tenants against the controller, beside an honest on
 .PHONY: e2e-flux
 e2e-flux: build e2e-programs bin/flux-kustomize-controller ## run Flux's kustomize-controller beside Lanyard, and its tests against Lanyard
 	@cd test/e2e && go test -vet=off -count=1 -tags=flux,$(TAGS) -run 'TestKustomizeController|TestMove' .
-	@cd test/flux && go test -vet=off -count=1 -parallel=6 -tags=flux,$(TAGS) -run TestKustomizationsOfFlux .
+	@cd test/flux && go test -vet=off -count=1 -timeout=30m -parallel=6 -tags=flux,$(TAGS) -run TestKustomizationsOfFlux .
 
 # The race detector watches Lanyard's daemons in the end-to-end tests, and not the tests themselves. These would take most of
 # the time then, for what they share with the unit tests, which have the detector.

@@ -23,39 +23,44 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/must"
 )
 
-// compiler prepares Flux's test files for package kustomization.
+// compiler changes Flux's test files so that they compile together with package kustomization.
 type compiler struct {
-	own   map[string]bool // the functions that package kustomization declares itself
-	used  map[string]bool // the keys of leftOut and differences that were found
-	tests []string        // the names of Flux's tests
+	t     *testing.T
+	own   []string            // the functions of package kustomization
+	found []string            // the names of Flux's files, functions and subtests
+	tests []string            // the names of the tests that are compiled
+	used  map[difference]bool // the differences that were found in assertions
 }
 
 // compile compiles the test files in a folder of Flux together with package kustomization. It returns
 // the path of the program and the names of the tests.
 func compile(t *testing.T, folder string) (binary string, tests []string) {
 	t.Helper()
-	c := &compiler{own: functionsOf(t, "kustomization/*_test.go"), used: map[string]bool{}}
+	c := &compiler{t: t, own: functionsIn(t, "kustomization/*_test.go"), used: map[difference]bool{}}
 	temp := t.TempDir()
-	overlay := map[string]string{}
+	overlay := map[string]string{} // from a path in package kustomization to the path of the changed file
 	for _, file := range glob(t, filepath.Join(folder, "*_test.go")) {
 		name := filepath.Base(file)
-		if _, out := leftOut()[name]; out {
-			c.used[name] = true
+		c.found = append(c.found, name)
+		if isLeftOut(name) {
 			continue
 		}
 		changed := filepath.Join(temp, name)
-		must.Succeed(t, os.WriteFile(changed, c.change(t, file), 0o600))
-		at, err := filepath.Abs(filepath.Join("kustomization", "flux_"+name))
+		must.Succeed(t, os.WriteFile(changed, c.changed(file), 0o600))
+		place, err := filepath.Abs(filepath.Join("kustomization", "flux_"+name))
 		must.Succeed(t, err)
-		overlay[at] = changed
+		overlay[place] = changed
 	}
-	c.check(t)
-	data, err := json.Marshal(map[string]any{"Replace": overlay})
+	c.checkLists()
+	const module = "github.com/fluxcd/kustomize-controller"
+	if version := strings.TrimSpace(output(t, "-C", "kustomization", "list", "-m", "-f", "{{.Version}}", module+"/api")); module+"@"+version != kustomizeController {
+		t.Errorf("kustomization/go.mod has %s/api %s, and the tests are of %s", module, version, kustomizeController)
+	}
+	list, err := json.Marshal(map[string]any{"Replace": overlay})
 	must.Succeed(t, err)
-	list := filepath.Join(temp, "overlay.json")
-	must.Succeed(t, os.WriteFile(list, data, 0o600))
+	must.Succeed(t, os.WriteFile(filepath.Join(temp, "overlay.json"), list, 0o600))
 	binary = filepath.Join(temp, "kustomizations.test")
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags=flux", "-overlay="+list, "-o", binary, ".")
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags=flux", "-overlay="+filepath.Join(temp, "overlay.json"), "-o", binary, ".")
 	cmd.Dir = "kustomization"
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -64,102 +69,153 @@ func compile(t *testing.T, folder string) (binary string, tests []string) {
 	return binary, c.tests
 }
 
-// check asserts that all that leftOut and differences list exists in Flux's tests.
-func (c *compiler) check(t *testing.T) {
-	t.Helper()
+// checkLists asserts that Flux has all that is left out, and all differences.
+func (c *compiler) checkLists() {
+	c.t.Helper()
 	for name := range leftOut() {
-		test, _, isSubtest := strings.Cut(name, "/")
-		if !c.used[name] && !(isSubtest && slices.Contains(c.tests, test)) {
-			t.Errorf("leftOut has %s, which Flux does not have", name)
+		if !slices.Contains(c.found, name) {
+			c.t.Errorf("leftOut has %s, which Flux does not have", name)
 		}
 	}
-	for text := range differences() {
-		if !c.used[text] {
-			t.Errorf("differences has %q, which no assertion of Flux contains", text)
+	for _, d := range differences() {
+		if !c.used[d] {
+			c.t.Errorf("differences has %q in %q, which Flux does not have", d.text, d.test)
 		}
 	}
 }
 
-// change returns the text of a test file without what Lanyard has differently.
-func (c *compiler) change(t *testing.T, file string) []byte {
-	t.Helper()
+func isLeftOut(name string) bool {
+	_, out := leftOut()[name]
+	return out
+}
+
+// changed returns the text of a test file without the functions that are left out, and without the
+// assertions that differ.
+func (c *compiler) changed(file string) []byte {
+	c.t.Helper()
 	set := token.NewFileSet()
 	parsed, err := parser.ParseFile(set, file, nil, 0)
-	must.Succeed(t, err)
+	must.Succeed(c.t, err)
 	parsed.Decls = slices.DeleteFunc(parsed.Decls, func(d ast.Decl) bool {
 		f, ok := d.(*ast.FuncDecl)
-		return ok && f.Recv == nil && c.leaveOut(f.Name.Name)
+		if !ok || f.Recv != nil {
+			return false
+		}
+		name := f.Name.Name
+		c.found = append(c.found, name)
+		if isLeftOut(name) || slices.Contains(c.own, name) {
+			return true
+		}
+		if strings.HasPrefix(name, "Test") {
+			c.tests = append(c.tests, name)
+			c.changeTest(set, f)
+		}
+		return false
 	})
-	c.leaveOutDifferences(t, set, parsed)
 	removeUnusedImports(parsed)
 	var out bytes.Buffer
-	must.Succeed(t, format.Node(&out, set, parsed))
+	must.Succeed(c.t, format.Node(&out, set, parsed))
 	return out.Bytes()
 }
 
-// leaveOut reports whether a function is left out. It notes the names of the other tests.
-func (c *compiler) leaveOut(name string) bool {
-	if _, out := leftOut()[name]; out {
-		c.used[name] = true
-		return true
-	}
-	switch {
-	// The first two start Flux's controller.
-	case name == "runInContext", name == "createVaultTestInstance", c.own[name]:
-		return true
-	case strings.HasPrefix(name, "Test"):
-		c.tests = append(c.tests, name)
-	}
-	return false
-}
-
-// leaveOutDifferences puts the assertions of differences into functions that are not called. So their
-// variables stay in use.
-func (c *compiler) leaveOutDifferences(t *testing.T, set *token.FileSet, file *ast.File) {
-	t.Helper()
-	astutil.Apply(file, func(at *astutil.Cursor) bool {
+// changeTest puts the assertions of a test that differ into functions that are not called. So the
+// variables of the test stay in use.
+func (c *compiler) changeTest(set *token.FileSet, test *ast.FuncDecl) {
+	c.t.Helper()
+	titles := []string{test.Name.Name} // of the test and its subtests
+	astutil.Apply(test, func(at *astutil.Cursor) bool {
+		if title, ok := titleOf(at.Node()); ok {
+			titles = append(titles, title)
+			c.found = append(c.found, strings.Join(titles, "/"))
+		}
 		statement, ok := at.Node().(*ast.ExprStmt)
-		if !ok || !isAssertion(statement.X) {
+		if !ok {
 			return true
 		}
-		var source bytes.Buffer
-		must.Succeed(t, format.Node(&source, set, statement))
-		differs := false
-		for text := range differences() {
-			if strings.Contains(source.String(), text) {
-				c.used[text], differs = true, true
-			}
+		matcher, source := c.assertion(set, statement.X)
+		if matcher == "" {
+			return true
 		}
-		if differs {
-			body := &ast.FuncLit{Type: &ast.FuncType{Params: &ast.FieldList{}}, Body: &ast.BlockStmt{List: []ast.Stmt{statement}}}
-			at.Replace(&ast.ExprStmt{X: &ast.CallExpr{Fun: ast.NewIdent("notCompared"), Args: []ast.Expr{body}}})
+		if !c.differs(titles, matcher, source) {
+			return true
 		}
+		body := &ast.FuncLit{Type: &ast.FuncType{Params: &ast.FieldList{}}, Body: &ast.BlockStmt{List: []ast.Stmt{statement}}}
+		at.Replace(&ast.ExprStmt{X: &ast.CallExpr{Fun: ast.NewIdent("notCompared"), Args: []ast.Expr{body}}})
 		return false
-	}, nil)
+	}, func(at *astutil.Cursor) bool {
+		if _, ok := titleOf(at.Node()); ok {
+			titles = titles[:len(titles)-1]
+		}
+		return true
+	})
 }
 
-// isAssertion reports whether an expression is g.Expect(…).To(…), or has Eventually or Consistently for
-// Expect, or another method for To.
-func isAssertion(x ast.Expr) bool {
-	actual, ok := receiver(x).(*ast.CallExpr)
+// titleOf returns the title of a subtest: t.Run("title", …).
+func titleOf(n ast.Node) (title string, ok bool) {
+	call, ok := n.(*ast.CallExpr)
+	if !ok || len(call.Args) != 2 {
+		return "", false
+	}
+	run, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || run.Sel.Name != "Run" {
+		return "", false
+	}
+	text, ok := call.Args[0].(*ast.BasicLit)
 	if !ok {
-		return false
+		return "", false
 	}
-	method, ok := actual.Fun.(*ast.SelectorExpr)
-	return ok && slices.Contains([]string{"Expect", "Eventually", "Consistently"}, method.Sel.Name)
+	title, err := strconv.Unquote(text.Value)
+	return strings.ReplaceAll(title, " ", "_"), err == nil
 }
 
-// receiver returns x of a call x.Method(…); nil for another expression.
-func receiver(call ast.Expr) ast.Expr {
-	if call, ok := call.(*ast.CallExpr); ok {
-		if method, ok := call.Fun.(*ast.SelectorExpr); ok {
-			return method.X
+// assertion returns the name of the method To in an assertion such as g.Expect(a).To(b), and the source
+// of a and b. Functions are not part of the source. The name is empty for other expressions.
+func (c *compiler) assertion(set *token.FileSet, x ast.Expr) (matcher, source string) {
+	c.t.Helper()
+	outer, ok := x.(*ast.CallExpr)
+	if !ok {
+		return "", ""
+	}
+	to, ok := outer.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return "", ""
+	}
+	inner, ok := to.X.(*ast.CallExpr)
+	if !ok {
+		return "", ""
+	}
+	expect, ok := inner.Fun.(*ast.SelectorExpr)
+	if !ok || !slices.Contains([]string{"Expect", "Eventually", "Consistently"}, expect.Sel.Name) {
+		return "", ""
+	}
+	var out bytes.Buffer
+	for _, argument := range slices.Concat(inner.Args, outer.Args) {
+		if _, isFunction := argument.(*ast.FuncLit); !isFunction {
+			must.Succeed(c.t, format.Node(&out, set, argument))
+			out.WriteByte('\n')
 		}
 	}
-	return nil
+	return to.Sel.Name, out.String()
 }
 
-// removeUnusedImports removes the imports of what is left out.
+// differs reports whether an assertion is among the differences. Assertions that something is not so
+// must hold. ToNot(BeNil()) asserts that something exists.
+func (c *compiler) differs(titles []string, matcher, source string) bool {
+	c.t.Helper()
+	found := false
+	for _, d := range differences() {
+		if !strings.Contains(source, d.text) || d.test != "" && !slices.Contains(titles, d.test) {
+			continue
+		}
+		c.used[d], found = true, true
+		if strings.Contains(matcher, "Not") && !strings.Contains(source, "BeNil()") {
+			c.t.Errorf("%q leaves out %s: %s", d.text, matcher, source)
+		}
+	}
+	return found
+}
+
+// removeUnusedImports removes imports that only the left out functions use.
 func removeUnusedImports(file *ast.File) {
 	used := map[string]bool{".": true, "_": true}
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -180,8 +236,8 @@ func removeUnusedImports(file *ast.File) {
 	}
 }
 
-// nameOf returns the name of a package in a file that imports the package. It knows what Flux's tests
-// import: a last element of the path may be a version, and may have the prefix "go-".
+// nameOf returns the name of a package in a file that imports the package. It knows the paths that
+// Flux's tests import: the last element may be a version, and may have the prefix "go-".
 func nameOf(i *ast.ImportSpec) string {
 	if i.Name != nil {
 		return i.Name.Name
@@ -194,29 +250,29 @@ func nameOf(i *ast.ImportSpec) string {
 	return strings.TrimPrefix(name, "go-")
 }
 
-// functionsOf returns the names of the functions in Go files.
-func functionsOf(t *testing.T, pattern string) map[string]bool {
+// functionsIn returns the names of the functions in Go files.
+func functionsIn(t *testing.T, pattern string) []string {
 	t.Helper()
-	names := map[string]bool{}
+	var names []string
 	for _, file := range glob(t, pattern) {
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
 		must.Succeed(t, err)
 		for _, d := range parsed.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
-				names[f.Name.Name] = true
+				names = append(names, f.Name.Name)
 			}
 		}
 	}
 	return names
 }
 
-// glob returns the files that match a pattern. There must be some.
+// glob returns the files that match a pattern. It fails if no file matches.
 func glob(t *testing.T, pattern string) []string {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
 	must.Succeed(t, err)
 	if len(files) == 0 {
-		t.Fatalf("no files match %s", pattern)
+		t.Fatalf("no file matches %s", pattern)
 	}
 	return files
 }

@@ -24,12 +24,12 @@ import (
 	"github.com/opencontainers/go-digest"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
-
 	"k8s.io/client-go/tools/clientcmd"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,8 +50,9 @@ import (
 // at its origin.
 const OCIArtifactOriginRevisionAnnotation = "org.opencontainers.image.revision"
 
-// KustomizationReconciler has the settings that Flux's tests change. A change has no effect here. The
-// parent's test leaves out the tests that need the effect.
+// KustomizationReconciler has the settings that Flux's tests change. A change has no effect. Lanyard
+// always is as if StrictSubstitutions were set, and as if Role were among CustomStageKinds. The
+// parent's test leaves out the tests that need other changes.
 type KustomizationReconciler struct {
 	AllowExternalArtifact    bool
 	Client                   client.Client
@@ -109,10 +110,14 @@ func connect() (err error) {
 	return nil
 }
 
-// createNamespace creates a namespace, and lets its ServiceAccount default do everything there. This
-// account acts for Kustomizations that name none.
+// createNamespace creates a namespace and its ServiceAccount default, which may do everything there.
+// This account acts for Kustomizations that name none.
 func createNamespace(name string) error {
 	if err := k8sClient.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return err
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "default"}}
+	if err := k8sClient.Create(ctx, account); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
 	return k8sClient.Create(ctx, &rbacv1.RoleBinding{
@@ -132,6 +137,7 @@ func applyGitRepository(key client.ObjectKey, artifact, revision string, options
 	return publish(key, artifact, revision, o.artifactMetadata)
 }
 
+// applyExternalArtifact writes an ExternalArtifact.
 func applyExternalArtifact(key client.ObjectKey, artifact, revision string) error {
 	return publish(key, artifact, revision, nil)
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// names returns pairs of texts: a name that Flux's tests use, and the name in Lanyard's API.
+// names returns pairs of texts: a name in Flux's API, and the same in Lanyard's.
 func names() [][2]string {
 	return [][2]string{
 		{`kustomize.toolkit.fluxcd.io/v1`, `toolkit.lanyard.dev/v1alpha1`},
@@ -22,26 +22,38 @@ func names() [][2]string {
 		{`"kustomize.toolkit.fluxcd.io/namespace"`, `"kustomize.toolkit.lanyard.dev/namespace"`},
 		{`"finalizers.fluxcd.io"`, `"lanyard.dev/finalizer"`},
 		{`"sourceRef":{"kind":"GitRepository"`, `"sourceRef":{"kind":"ExternalArtifact"`},
-		// Flux's tests wait for this part of a message.
-		{`not ready according to readyExpr`, `is not ready: readyExpr is false`},
 	}
 }
 
-// reasons returns the reasons of Lanyard's condition Ready, and Flux's reasons for the same.
+// messages returns pairs of texts: a part of a message that Flux's tests expect, and the part that
+// Lanyard's message has instead. A text comes before its parts.
+func messages() [][2]string {
+	return [][2]string{
+		{`Applied revision: `, `applied revision `},
+		{`Running health checks`, `waiting until these objects are healthy`},
+		{`Health check passed`, `objects are healthy`},
+		{`timeout waiting for: [`, `these objects are not healthy: `},
+		{`failed to evaluate the CEL expression 'has(data.foo.bar)': `, `the expression inProgress: `},
+		{`not ready according to readyExpr`, `is not ready: readyExpr is false`},
+		{`Secret \"user-defined-name\" not found`, `Secret user-defined-name: the Secret does not exist`},
+		{`variable not set`, `the variable \"missing\" has no value`},
+		{`*****`, `its answer is not shown, since it may have values of Secrets`},
+	}
+}
+
+// reasons returns Lanyard's reasons of the condition Ready, each with Flux's reason for the same case.
 func reasons() map[string]string {
 	return map[string]string{
-		"Succeeded":           "ReconciliationSucceeded",
-		"SourceNotReady":      "ArtifactFailed",
-		"ArtifactRefused":     "ArtifactFailed",
-		"ArtifactUnavailable": "ArtifactFailed",
-		"SubstitutionFailed":  "BuildFailed",
-		"KubeConfigRefused":   "ReconciliationFailed",
-		"ApplyRefused":        "ReconciliationFailed",
-		"ApplyFailed":         "ReconciliationFailed",
+		"Succeeded":         "ReconciliationSucceeded",
+		"SourceNotReady":    "ArtifactFailed",
+		"KubeConfigRefused": "ReconciliationFailed",
+		"ApplyRefused":      "ReconciliationFailed",
+		"ApplyFailed":       "ReconciliationFailed",
 	}
 }
 
-// translator sends requests with Lanyard's names, and returns answers with Flux's.
+// translator sends requests with Lanyard's names. It returns answers with Flux's names, messages and
+// reasons.
 type translator struct{ next http.RoundTripper }
 
 func (t translator) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -73,7 +85,7 @@ func (t translator) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := res.Body.Close(); err != nil {
 		return nil, err
 	}
-	for _, n := range names() {
+	for _, n := range append(names(), messages()...) {
 		body = bytes.ReplaceAll(body, []byte(n[1]), []byte(n[0]))
 	}
 	if res.StatusCode == http.StatusOK && strings.Contains(req.URL.Path, "/kustomizations/") {
