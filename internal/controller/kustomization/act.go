@@ -59,7 +59,6 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 	}
 	defer r.to.close()
 	o.Status.LastAttemptedRevision = p.revision
-	r.attempt.originRevision = p.originRevision
 	if r.last.input != r.input || r.watch.since.IsZero() {
 		r.attempt.began = r.began
 	}
@@ -75,7 +74,6 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 		}
 		var err error
 		if state, err = r.applier.Check(ctx, r.inventory, r.last.versions); err != nil {
-			r.record(r.input, r.last.versions) // with this attempt
 			return object.News{}, err
 		}
 		if len(state.Changed()) == 0 {
@@ -92,7 +90,7 @@ func (k *kind) Act(ctx context.Context, o *v1alpha1.Kustomization, p plan, save 
 // renew builds and applies the manifests. The state has the objects that are as they were left.
 func (r *run) renew(ctx context.Context, state *apply.State) (object.News, error) {
 	// Until the end, the record says that nothing is known of the manifests.
-	r.attempt.digest = ""
+	r.attempt = attempt{began: r.attempt.began, changed: r.attempt.changed, originRevision: r.plan.originRevision}
 	if r.last.input != r.input {
 		r.watch = watch{healthy: &apply.Versions{}}
 	}

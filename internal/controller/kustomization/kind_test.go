@@ -206,8 +206,8 @@ func TestView(t *testing.T) {
 	}
 }
 
-// TestInput checks that the hash of the input changes with all that the manifests depend on, and
-// that another process has other hashes.
+// TestInput checks that the hash of the input changes with all that the manifests and their history
+// depend on. Another process has other hashes.
 func TestInput(t *testing.T) {
 	k := newKind(t, source())
 	decide := func(change func(*v1alpha1.Kustomization)) plan {
@@ -232,6 +232,11 @@ func TestInput(t *testing.T) {
 	}
 	if first == sum(k.Records, same, map[string]string{"a": "2"}) {
 		t.Error("the values are not in the hash")
+	}
+	revised := same
+	revised.originRevision = "main@sha1:33"
+	if first == sum(k.Records, revised, map[string]string{"a": "1"}) {
+		t.Error("the revision of the source code is not in the hash")
 	}
 	if other, err := k.Records.hash(same, "another cluster", map[string]string{"a": "1"}); err != nil || first == other {
 		t.Error("the cluster is not in the hash")

@@ -53,11 +53,11 @@ func (r *Records) Forget(_, namespace, name string) {
 	delete(r.known, client.ObjectKey{Namespace: namespace, Name: name})
 }
 
-// hash returns the hash of all that the applied manifests of a plan depend on. It is keyed, so that
-// nobody can guess secret values from it.
+// hash returns the hash of all that the applied manifests and their history depend on. The hash has a
+// key, so that nobody can guess secret values from the hash.
 func (r *Records) hash(p plan, cluster string, values map[string]string) (hash, error) {
 	// json writes the keys of maps in order.
-	text, err := json.Marshal([]any{cluster, p.account.String(), p.reference.Digest, p.revision, p.spec, p.common, p.force, p.ignore, p.wait, p.listed, p.checks, values})
+	text, err := json.Marshal([]any{cluster, p.account.String(), p.reference.Digest, p.revision, p.originRevision, p.spec, p.common, p.force, p.ignore, p.wait, p.listed, p.checks, values})
 	if err != nil {
 		return hash{}, fmt.Errorf("encode the spec: %w", err)
 	}
