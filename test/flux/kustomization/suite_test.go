@@ -35,10 +35,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	// Flux's test files import these packages, too.
+	_ "github.com/fluxcd/cli-utils/pkg/object"
 	_ "github.com/fluxcd/pkg/apis/acl"
 	_ "github.com/fluxcd/pkg/apis/event/v1beta1"
 	_ "github.com/fluxcd/pkg/apis/kustomize"
-	_ "github.com/fluxcd/pkg/runtime/client"
 	_ "github.com/fluxcd/pkg/runtime/conditions"
 	_ "github.com/fluxcd/pkg/runtime/controller"
 	_ "github.com/fluxcd/pkg/runtime/testenv"
@@ -54,14 +54,11 @@ const OCIArtifactOriginRevisionAnnotation = "org.opencontainers.image.revision"
 // always is as if StrictSubstitutions were set, and as if Role were among CustomStageKinds. The
 // parent's test leaves out the tests that need other changes.
 type KustomizationReconciler struct {
-	AllowExternalArtifact    bool
-	Client                   client.Client
-	CustomStageKinds         map[schema.GroupKind]struct{}
-	DefaultServiceAccount    string
-	DirectSourceFetch        bool
-	DisableCommitStatusEvent bool
-	NoCrossNamespaceRefs     bool
-	StrictSubstitutions      bool
+	AllowExternalArtifact bool
+	Client                client.Client
+	CustomStageKinds      map[schema.GroupKind]struct{}
+	DefaultServiceAccount string
+	StrictSubstitutions   bool
 }
 
 // Reconcile asks lanyard-apply-controller to reconcile an object.
