@@ -37,17 +37,11 @@ func ParseRoleARN(s string) (RoleARN, error) {
 	refuse := func(reason Reason, detail, fix string) (RoleARN, error) {
 		return RoleARN{}, &Error{What: whatRoleARN, Reason: reason, Detail: detail, Fix: fix}
 	}
-	if s == "" {
-		return refuse(ReasonEmpty, "it is empty", fixRoleARN)
-	}
-	parts := strings.SplitN(s, ":", 6)
-	if len(parts) != 6 || parts[0] != "arn" {
-		return refuse(ReasonMalformed, "it is not an ARN of six parts", fixRoleARN)
+	parts, err := splitARN(whatRoleARN, s, fixRoleARN)
+	if err != nil {
+		return RoleARN{}, err
 	}
 	partition, service, region, account, resource := parts[1], parts[2], parts[3], parts[4], parts[5]
-	if !isAWSPartition(partition) {
-		return refuse(ReasonPartition, "the partition "+quote(partition)+" is unknown", "write one of "+partitionIDs())
-	}
 	if service != "iam" {
 		return refuse(ReasonService, "the service is "+quote(service)+", not iam", roleFixFor(service))
 	}
@@ -79,6 +73,24 @@ func ParseRoleARN(s string) (RoleARN, error) {
 			"copy the ARN from IAM, without spaces and line ends")
 	}
 	return RoleARN{Partition: partition, Account: account, Path: path, Name: name}, nil
+}
+
+// splitARN returns the six parts of an ARN. It refuses an ARN of an unknown partition. Its errors
+// name the given kind of input.
+func splitARN(what, arn, fix string) ([]string, error) {
+	parts := strings.SplitN(arn, ":", 6)
+	switch {
+	case arn == "":
+		return nil, &Error{What: what, Reason: ReasonEmpty, Detail: "it is empty", Fix: fix}
+	case len(parts) != 6 || parts[0] != "arn":
+		return nil, &Error{What: what, Reason: ReasonMalformed, Detail: "it is not an ARN of six parts", Fix: fix}
+	case !isAWSPartition(parts[1]):
+		return nil, &Error{
+			What: what, Reason: ReasonPartition, Detail: "the partition " + quote(parts[1]) + " is unknown",
+			Fix: "write one of " + partitionIDs(),
+		}
+	}
+	return parts, nil
 }
 
 // roleFixFor returns the fix for an ARN of a service other than IAM. For an ARN of STS, the fix is

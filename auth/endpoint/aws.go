@@ -115,3 +115,8 @@ func all(s string, class func(byte) bool) bool {
 func isDigit(c byte) bool        { return '0' <= c && c <= '9' }
 func isLowerOrDigit(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'z' }
 func isHex(c byte) bool          { return isDigit(c) || 'a' <= c && c <= 'f' }
+
+// isWordByte reports whether c is a letter, a digit, a hyphen or an underscore.
+func isWordByte(c byte) bool {
+	return isLowerOrDigit(c) || 'A' <= c && c <= 'Z' || c == '-' || c == '_'
+}

@@ -42,6 +42,11 @@ type AzureCloud struct {
 	KeyVaultSuffix string
 	// KeyVaultAudience is the resource named in tokens for the cloud's key vaults.
 	KeyVaultAudience string
+	// ManagedHSMSuffix is the end of the host names of the cloud's managed HSMs; empty if it has
+	// none.
+	ManagedHSMSuffix string
+	// ManagedHSMAudience is the resource named in tokens for the cloud's managed HSMs.
+	ManagedHSMAudience string
 	// EventHubsAudience is the resource named in tokens for the cloud's event hubs.
 	EventHubsAudience string
 }

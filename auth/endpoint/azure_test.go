@@ -236,6 +236,7 @@ const azureStack = `{
 	"containerRegistryDNSSuffix": "azurecr.local.azurestack.external",
 	"storageEndpointSuffix": "local.azurestack.external",
 	"keyVaultDNSSuffix": "vault.local.azurestack.external",
+	"managedHSMDNSSuffix": "N/A",
 	"cosmosDBDNSSuffix": "N/A",
 	"resourceIdentifiers": {"graph": "https://graph.windows.net/", "keyVault": "N/A", "storage": "https://storage.azure.com/"}
 }`
@@ -260,6 +261,15 @@ func TestParseAzureEnvironment(t *testing.T) {
 	least, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.microsoftonline.us","resourceManagerEndpoint":"https://arm.example.gov:8443/"}`), "")
 	if err != nil || least.ProofAudience != "api://AzureADTokenExchangeUSGov" || least.ResourceManagerAudience != "https://arm.example.gov:8443" || least.RegistrySuffix != "" {
 		t.Errorf("got %+v, %v", least, err)
+	}
+	const required = `"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov"`
+	hsm, err := endpoint.ParseAzureEnvironment([]byte(`{`+required+`,"managedHSMDNSSuffix":"managedhsm.example.gov"}`), "")
+	if err != nil || hsm.ManagedHSMSuffix != "managedhsm.example.gov" || hsm.ManagedHSMAudience != "https://managedhsm.example.gov" {
+		t.Errorf("got %+v, %v", hsm, err)
+	}
+	hsm, err = endpoint.ParseAzureEnvironment([]byte(`{`+required+`,"managedHSMDNSSuffix":"hsm.example.gov","resourceIdentifiers":{"managedHSM":"https://managedhsm.example.gov/"}}`), "")
+	if err != nil || hsm.ManagedHSMSuffix != "hsm.example.gov" || hsm.ManagedHSMAudience != "https://managedhsm.example.gov" {
+		t.Errorf("got %+v, %v", hsm, err)
 	}
 	own, err := endpoint.ParseAzureEnvironment([]byte(`{"activeDirectoryEndpoint":"https://login.example.gov","resourceManagerEndpoint":"https://arm.example.gov","federatedCredentialAudience":"api://AzureADTokenExchangeUSNat"}`), "")
 	if err != nil || own.ProofAudience != "api://AzureADTokenExchangeUSNat" {
@@ -307,6 +317,8 @@ func TestParseAzureEnvironmentRefuses(t *testing.T) {
 		{`{` + required + `,"containerRegistryDNSSuffix":"10.0.0.1"}`, endpoint.ReasonMalformed, "containerRegistryDNSSuffix"},
 		{`{` + required + `,"containerRegistryDNSSuffix":"[fd00::1]"}`, endpoint.ReasonMalformed, "containerRegistryDNSSuffix"},
 		{`{` + required + `,"storageEndpointSuffix":"*.example"}`, endpoint.ReasonMalformed, "storageEndpointSuffix"},
+		{`{` + required + `,"managedHSMDNSSuffix":"net"}`, endpoint.ReasonMalformed, "managedHSMDNSSuffix"},
+		{`{` + required + `,"resourceIdentifiers":{"managedHSM":"managedhsm"}}`, endpoint.ReasonScheme, "resourceIdentifiers.managedHSM"},
 		{`{` + required + `,"tokenAudience":"http://arm.example.gov"}`, endpoint.ReasonScheme, "tokenAudience"},
 		{`{` + required + `,"tokenAudience":"https://arm.example.gov?x=y"}`, endpoint.ReasonPath, "tokenAudience"},
 		{`{` + required + `,"federatedCredentialAudience":"kubernetes"}`, endpoint.ReasonScheme, "federatedCredentialAudience"},
@@ -327,13 +339,13 @@ func TestParseAzureEnvironmentRefuses(t *testing.T) {
 func TestAzureCloudsAreComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range endpoint.AzureClouds() {
-		for _, own := range []string{c.Name, c.Authority, c.ProofAudience, c.ResourceManager, c.RegistrySuffix, c.StorageSuffix, c.KeyVaultSuffix} {
+		for _, own := range []string{c.Name, c.Authority, c.ProofAudience, c.ResourceManager, c.RegistrySuffix, c.StorageSuffix, c.KeyVaultSuffix, c.ManagedHSMSuffix} {
 			if own == "" || seen[own] {
 				t.Errorf("%s: %q is empty or of two clouds", c.Name, own)
 			}
 			seen[own] = true
 		}
-		for _, resource := range []string{c.ResourceManagerAudience, c.RegistryAudience, c.StorageAudience, c.KeyVaultAudience, c.EventHubsAudience} {
+		for _, resource := range []string{c.ResourceManagerAudience, c.RegistryAudience, c.StorageAudience, c.KeyVaultAudience, c.ManagedHSMAudience, c.EventHubsAudience} {
 			if !strings.HasPrefix(resource, "https://") || strings.HasSuffix(resource, "/") {
 				t.Errorf("%s: resource %q", c.Name, resource)
 			}

@@ -4,6 +4,8 @@ package endpoint
 //
 //   - Hosts and audiences: go-autorest (autorest/azure/environments.go) and azcore
 //     (sdk/azcore/cloud).
+//   - Hosts and audiences of managed HSMs: Azure Key Vault, "Object identifiers"; azure-cli
+//     (azure/cli/core/cloud.py); Azure SDK for .NET, challenge tests of Key Vault.
 //   - Audience of a proof in each cloud: Microsoft Entra, "Workload identity federation".
 //   - Audience of registries, the same in all clouds: Azure SDK ("Do not require audience",
 //     azure-sdk-for-net 34785).
@@ -25,6 +27,8 @@ func azureClouds() [3]AzureCloud {
 			StorageAudience:         "https://storage.azure.com",
 			KeyVaultSuffix:          "vault.azure.net",
 			KeyVaultAudience:        "https://vault.azure.net",
+			ManagedHSMSuffix:        "managedhsm.azure.net",
+			ManagedHSMAudience:      "https://managedhsm.azure.net",
 			EventHubsAudience:       "https://eventhubs.azure.net",
 		},
 		{
@@ -39,6 +43,8 @@ func azureClouds() [3]AzureCloud {
 			StorageAudience:         "https://storage.azure.com",
 			KeyVaultSuffix:          "vault.usgovcloudapi.net",
 			KeyVaultAudience:        "https://vault.usgovcloudapi.net",
+			ManagedHSMSuffix:        "managedhsm.usgovcloudapi.net",
+			ManagedHSMAudience:      "https://managedhsm.usgovcloudapi.net",
 			EventHubsAudience:       "https://eventhubs.azure.net",
 		},
 		{
@@ -53,6 +59,8 @@ func azureClouds() [3]AzureCloud {
 			StorageAudience:         "https://storage.azure.com",
 			KeyVaultSuffix:          "vault.azure.cn",
 			KeyVaultAudience:        "https://vault.azure.cn",
+			ManagedHSMSuffix:        "managedhsm.azure.cn",
+			ManagedHSMAudience:      "https://managedhsm.azure.cn",
 			EventHubsAudience:       "https://eventhubs.azure.net",
 		},
 	}

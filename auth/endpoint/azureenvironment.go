@@ -22,9 +22,11 @@ type azureEnvironment struct {
 	ContainerRegistryDNSSuffix string `json:"containerRegistryDNSSuffix"`
 	StorageEndpointSuffix      string `json:"storageEndpointSuffix"`
 	KeyVaultDNSSuffix          string `json:"keyVaultDNSSuffix"`
+	ManagedHSMDNSSuffix        string `json:"managedHSMDNSSuffix"`
 	ResourceIdentifiers        struct {
-		KeyVault string `json:"keyVault"`
-		Storage  string `json:"storage"`
+		KeyVault   string `json:"keyVault"`
+		ManagedHSM string `json:"managedHSM"`
+		Storage    string `json:"storage"`
 	} `json:"resourceIdentifiers"`
 }
 
@@ -36,8 +38,9 @@ type azureEnvironment struct {
 //   - activeDirectoryEndpoint has the same form. Its default is the argument authority, which is
 //     the value of AZURE_AUTHORITY_HOST. One of the two must be set.
 //   - The default of tokenAudience is resourceManagerEndpoint.
-//   - The default audience of key vaults is https://<keyVaultDNSSuffix>. The other services have
-//     the default audiences of the public cloud.
+//   - The default audience of key vaults is https://<keyVaultDNSSuffix>, and that of managed HSMs
+//     https://<managedHSMDNSSuffix>. The other services have the default audiences of the public
+//     cloud.
 //   - federatedCredentialAudience is Lanyard's own field: the audience of a proof. Its default is
 //     that of the cloud that owns activeDirectoryEndpoint. If no known cloud owns the endpoint, its
 //     default is that of the public cloud.
@@ -84,9 +87,11 @@ func ParseAzureEnvironment(data []byte, authority string) (AzureCloud, error) {
 		{"containerRegistryDNSSuffix", e.ContainerRegistryDNSSuffix, &c.RegistrySuffix, parseSuffix},
 		{"storageEndpointSuffix", e.StorageEndpointSuffix, &c.StorageSuffix, parseSuffix},
 		{"keyVaultDNSSuffix", e.KeyVaultDNSSuffix, &c.KeyVaultSuffix, parseSuffix},
+		{"managedHSMDNSSuffix", e.ManagedHSMDNSSuffix, &c.ManagedHSMSuffix, parseSuffix},
 		{"tokenAudience", e.TokenAudience, &c.ResourceManagerAudience, parseResource},
 		{"federatedCredentialAudience", e.ProofAudience, &c.ProofAudience, parseResource},
 		{"resourceIdentifiers.keyVault", e.ResourceIdentifiers.KeyVault, &c.KeyVaultAudience, parseResource},
+		{"resourceIdentifiers.managedHSM", e.ResourceIdentifiers.ManagedHSM, &c.ManagedHSMAudience, parseResource},
 		{"resourceIdentifiers.storage", e.ResourceIdentifiers.Storage, &c.StorageAudience, parseResource},
 	} {
 		if field.value == "" || field.value == notAvailable {
@@ -98,6 +103,9 @@ func ParseAzureEnvironment(data []byte, authority string) (AzureCloud, error) {
 	}
 	if c.KeyVaultAudience == "" && c.KeyVaultSuffix != "" {
 		c.KeyVaultAudience = schemeHTTPS + "://" + c.KeyVaultSuffix
+	}
+	if c.ManagedHSMAudience == "" && c.ManagedHSMSuffix != "" {
+		c.ManagedHSMAudience = schemeHTTPS + "://" + c.ManagedHSMSuffix
 	}
 	return c, nil
 }

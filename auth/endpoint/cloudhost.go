@@ -5,10 +5,14 @@ import (
 	"strings"
 )
 
-// isCloudHost reports whether host:port is a cloud's own registry, bucket or security token service
-// ([ProviderOf]), at port 443. Inside a cloud's networks such a host often has a private address
-// (AWS PrivateLink, Azure Private Link, Private Service Connect). The cloud and the network's owner
-// decide that address, never a tenant.
+// isCloudHost reports whether host:port is a cloud's own registry, bucket, key service or security
+// token service ([ProviderOf]), at port 443. Inside a cloud's networks such a host often has a
+// private address (AWS PrivateLink, Azure Private Link, Private Service Connect). The cloud and the
+// network's owner decide that address, never a tenant.
+//
+// Anyone can register a name for an Azure key vault, as for a storage account or a registry. But
+// whoever registers the name cannot choose its address, because Azure writes the DNS records. So
+// isCloudHost treats vaults as it treats blob endpoints.
 //
 // isCloudHost returns false for interface endpoints (vpce-….vpce.amazonaws.com), although
 // ProviderOf accepts some of them. Anyone with an AWS account can own an interface endpoint, and
@@ -18,10 +22,10 @@ func isCloudHost(hostport string) bool {
 	return err == nil && port == httpsPort && !isInterfaceEndpoint(host) && ProviderOf(host) != ""
 }
 
-// ProviderOf returns the provider ("aws", "azure" or "gcp") that owns a registry, bucket or
-// security token service. It returns "" for any other host. The result does not mean that a
-// credential may go to the host. Before a credential goes to the host, parse the host with the
-// parser of its service, such as [ParseECR].
+// ProviderOf returns the provider ("aws", "azure" or "gcp") that owns a registry, bucket, key
+// service or security token service. It returns "" for any other host. The result does not mean
+// that a credential may go to the host. Before a credential goes to the host, parse the host with
+// the parser of its service, such as [ParseECR].
 func ProviderOf(host string) string {
 	for _, table := range [...]struct {
 		provider string
@@ -38,11 +42,14 @@ func ProviderOf(host string) string {
 			return table.provider
 		}
 	}
+	_, isVault := vaultHost(host, AzureClouds())
 	switch {
-	case isS3Address(host):
+	case isS3Address(host), isKMSHost(host):
 		return "aws"
-	case isACRData(host):
+	case isACRData(host), isVault:
 		return "azure"
+	case isCloudKMSHost(host):
+		return "gcp"
 	default:
 		return ""
 	}

@@ -10,9 +10,13 @@
 //
 // Each cloud has its tables (awsdata.go, azuredata.go, gcpdata.go) and its parsers:
 //
-//   - AWS: [ParseECR], [ParseSTS] and [ParseS3]
-//   - Azure: [ParseACR] and [ParseBlobEndpoint]
-//   - Google Cloud: [ParseGAR] and [ParseGCS]
+//   - AWS: [ParseECR], [ParseSTS], [ParseS3] and [ParseKMSKey]
+//   - Azure: [ParseACR], [ParseBlobEndpoint] and [ParseVaultKey]
+//   - Google Cloud: [ParseGAR], [ParseGCS] and [ParseCloudKMSKey]
+//
+// A file that SOPS encrypted names the keys that decrypt it. [ParseKMSKey], [ParseVaultKey] and
+// [ParseCloudKMSKey] parse these names. A name can choose the region of AWS or the vault of Azure.
+// It cannot choose another domain.
 //
 // An [Allowed] is the list of hosts that an administrator sets with --allowed-endpoint-hosts. Its
 // methods ParseSTS and ParseS3 accept these hosts in addition to the tables.

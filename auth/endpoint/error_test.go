@@ -17,6 +17,11 @@ func TestErrorsHaveNoPassword(t *testing.T) {
 		"https://user:x@hunter2,y@host.example", "https://user:x@p.hunter2.iam.gserviceaccount.com,y@host.example",
 		url + "=@host.example", "arn:aws:iam::111122223333:role/reader " + url + "==@host.example",
 		"arn:aws:iam::111122223333:role/" + url + "@host.example", "arn:aws:iam::111122223333:user/" + url + "@host.example",
+		"arn:aws:kms:" + url + "@host.example:key/a", "arn:aws:kms:eu-west-1:" + url + "@host.example:key/a",
+		"arn:aws:kms:eu-west-1:111122223333:" + url + "@host.example", "arn:aws:kms:eu-west-1:111122223333:key/" + url + "@host.example",
+		"arn:aws:kms:eu-west-1:111122223333:key//user:hunter2@host.example", "arn:aws:kms:eu-west-1:111122223333:alias//user:hunter2@host.example",
+		"projects/" + url + "@host.example/locations/global/keyRings/r/cryptoKeys/k", "projects/p/locations/global/keyRings/r/cryptoKeys/" + url + "@host.example",
+		"projects/p/locations/global/keyRings/" + url + "@host.example/cryptoKeyVersions/1",
 		"arn:minio:iam:::" + url + "@host.example", "arn:minio:iam:::role/" + url + "@host.example",
 	} {
 		for name, parse := range map[string]func(string) error{
@@ -36,13 +41,22 @@ func TestErrorsHaveNoPassword(t *testing.T) {
 			"ParseGCPServiceAccount":   parser(endpoint.ParseGCPServiceAccount),
 			"ParseGCPWorkloadProvider": parser(endpoint.ParseGCPWorkloadProvider),
 			"ParseGCPImpersonation":    parser(endpoint.ParseGCPImpersonation),
-			"ParseS3":                  parser(endpoint.ParseS3),
-			"ParseSTS":                 parser(endpoint.ParseSTS),
-			"ParseStoreRoleARN":        endpoint.ParseStoreRoleARN,
-			"CIDRs.Set":                new(endpoint.CIDRs).Set,
-			"Allowed.Set":              new(endpoint.Allowed).Set,
-			"GKECluster.Project":       func(s string) error { return endpoint.GKECluster{Project: s}.Check() },
-			"GKECluster.Location":      func(s string) error { return endpoint.GKECluster{Project: "my-project", Location: s}.Check() },
+			"ParseKMSKey":              parser(endpoint.ParseKMSKey),
+			"ParseCloudKMSKey":         parser(endpoint.ParseCloudKMSKey),
+			"ParseVaultKey, URL":       parser(func(s string) (endpoint.VaultKey, error) { return endpoint.ParseVaultKey(s, "sops", "") }),
+			"ParseVaultKey, name": parser(func(s string) (endpoint.VaultKey, error) {
+				return endpoint.ParseVaultKey("https://contoso.vault.azure.net", s, "")
+			}),
+			"ParseVaultKey, version": parser(func(s string) (endpoint.VaultKey, error) {
+				return endpoint.ParseVaultKey("https://contoso.vault.azure.net", "sops", s)
+			}),
+			"ParseS3":             parser(endpoint.ParseS3),
+			"ParseSTS":            parser(endpoint.ParseSTS),
+			"ParseStoreRoleARN":   endpoint.ParseStoreRoleARN,
+			"CIDRs.Set":           new(endpoint.CIDRs).Set,
+			"Allowed.Set":         new(endpoint.Allowed).Set,
+			"GKECluster.Project":  func(s string) error { return endpoint.GKECluster{Project: s}.Check() },
+			"GKECluster.Location": func(s string) error { return endpoint.GKECluster{Project: "my-project", Location: s}.Check() },
 		} {
 			err := parse(input)
 			if _, ok := errors.AsType[*endpoint.Error](err); !ok || strings.Contains(err.Error(), "hunter2") {

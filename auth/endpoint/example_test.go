@@ -46,6 +46,45 @@ func ExampleParseGAR() {
 	// Output: europe-west1 googleapis.com <nil>
 }
 
+// ParseKMSKey accepts only regions of the ARN's partition. So the text of an encrypted file cannot
+// name another host.
+func ExampleParseKMSKey() {
+	for _, arn := range []string{
+		"arn:aws:kms:eu-west-1:123456789123:alias/tenant-a",
+		"arn:aws:kms:example.org/:123456789123:alias/tenant-a",
+	} {
+		key, err := endpoint.ParseKMSKey(arn)
+		if e, ok := errors.AsType[*endpoint.Error](err); ok {
+			fmt.Println(e.Reason)
+			continue
+		}
+		fmt.Println(key.Host(endpoint.Variant{}), key.Host(endpoint.Variant{FIPS: true}))
+	}
+	// Output:
+	// kms.eu-west-1.amazonaws.com kms-fips.eu-west-1.amazonaws.com
+	// unknown-region
+}
+
+// ParseVaultKey returns the audience of tokens for a vault. The audience follows from the cloud.
+func ExampleParseVaultKey() {
+	key, err := endpoint.ParseVaultKey("https://contoso.vault.azure.cn", "sops", "0123456789abcdef0123456789abcdef")
+	fmt.Println(key.Cloud, key.Audience, err)
+	fmt.Println(key.URL())
+	// Output:
+	// AzureChinaCloud https://vault.azure.cn <nil>
+	// https://contoso.vault.azure.cn/keys/sops/0123456789abcdef0123456789abcdef
+}
+
+// The name of a key of Google Cloud does not decide the host: the caller's universe does.
+func ExampleParseCloudKMSKey() {
+	key, err := endpoint.ParseCloudKMSKey("projects/my-org-project/locations/global/keyRings/sops/cryptoKeys/tenant-a")
+	fmt.Println(key.KeyRing, key.Key, err)
+	fmt.Println(endpoint.GCPUniverses()[0].CloudKMSHost())
+	// Output:
+	// sops tenant-a <nil>
+	// cloudkms.googleapis.com
+}
+
 // A host that an administrator listed is accepted in addition to AWS's own hosts. Host and port
 // must be exactly as listed.
 func ExampleAllowed() {

@@ -201,14 +201,8 @@ func (c GKECluster) Check() error {
 	refuse := func(reason Reason, detail string) error {
 		return &Error{What: whatGKECluster, Reason: reason, Detail: detail, Fix: "check which server answers as the metadata server"}
 	}
-	id := c.Project
-	if scope, rest, scoped := strings.Cut(c.Project, ":"); scoped {
-		if id = rest; !all(scope, isHostByte) || hostFault(scope) != "" {
-			return refuse(ReasonAccount, "the project "+quote(c.Project)+" is not a project ID")
-		}
-	}
 	switch {
-	case strings.Contains(id, ".") || !all(id, isHostByte) || hostFault(id) != "":
+	case !isGCPProject(c.Project):
 		return refuse(ReasonAccount, "the project "+quote(c.Project)+" is not a project ID")
 	case c.ProjectNumber != "" && !isGCPNumber(c.ProjectNumber):
 		return refuse(ReasonAccount, "the project "+quote(c.ProjectNumber)+" is not a number")
@@ -243,6 +237,16 @@ func (c GKECluster) Principal(u GCPUniverse, namespace, name string) string {
 		return "serviceAccount:" + pool + "[" + namespace + "/" + name + "]"
 	}
 	return GCPWorkloadProvider{ProjectNumber: c.ProjectNumber, Pool: pool}.Principal("ns/" + namespace + "/sa/" + name)
+}
+
+// isGCPProject reports whether s is a project's ID or number, with the prefix of its domain or
+// universe if it has one: "project", "example.com:project".
+func isGCPProject(s string) bool {
+	scope, id, scoped := strings.Cut(s, ":")
+	if !scoped {
+		id = scope
+	}
+	return hostFault(scope) == "" && hostFault(id) == "" && !strings.Contains(id, ".")
 }
 
 // isGCPNumber reports whether s is a project's number: decimal digits without leading zeros.

@@ -59,11 +59,11 @@ func (e *AddressError) Fix() string {
 // There are two exceptions:
 //
 //   - A host:port of AllowHosts may have any address.
-//   - A cloud's own registries, buckets and security token services ([ProviderOf]) may, at port
-//     443, have addresses in DenyCIDRs. Private links give these hosts such addresses, and no
-//     tenant decides how the names resolve. All other refusals apply to these hosts too. The
-//     exception does not include AWS's interface endpoints (….vpce.amazonaws.com). Anyone can own
-//     an interface endpoint and choose its address.
+//   - A cloud's own registries, buckets, key services and security token services ([ProviderOf])
+//     may, at port 443, have addresses in DenyCIDRs. Private links give these hosts such
+//     addresses, and no tenant decides how the names resolve. All other refusals apply to these
+//     hosts too. The exception does not include AWS's interface endpoints
+//     (….vpce.amazonaws.com). Anyone can own an interface endpoint and choose its address.
 //
 // A guard's dial function sees only the address of the connection. With an HTTP proxy this is the
 // proxy's address. [Guard.CheckTarget] checks the target without name resolution. The proxy must

@@ -222,6 +222,14 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			"docker.europe-west1.rep.pkg.dev:443",
 			"eu.gcr.io:443",
 			"storage.googleapis.com:443",
+			"kms.eu-west-1.amazonaws.com:443",
+			"KMS-fips.us-gov-west-1.amazonaws.com:443",
+			"kms.eu-west-1.api.aws:443",
+			"kms.cn-north-1.amazonaws.com.cn:443",
+			"contoso.vault.azure.net:443",
+			"contoso.managedhsm.usgovcloudapi.net:443",
+			"cloudkms.googleapis.com:443",
+			"cloudkms.s3nsapis.fr:443",
 		} {
 			checkKind(t, address, judgeResolved(t, endpoint.Guard{}, dns, "tcp", address), "")
 		}
@@ -236,8 +244,20 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			"contoso.example.data.azurecr.io.example.org:443",
 			"europe-west1-docker.pkg.dev.example.org:443",
 			"storage.googleapis.com.example.org:443",
+			"kms.eu-west-1.amazonaws.com.example.org:443",
+			"kms.example.org.amazonaws.com:443",
+			"xkms.eu-west-1.amazonaws.com:443",
+			"mine.kms.eu-west-1.amazonaws.com:443",
+			"kms.eu-west-1.amazonaws.com.cn:443",
+			"contoso.vault.azure.net.example.org:443",
+			"contosovault.azure.net:443",
+			"cloudkms.googleapis.com.example.org:443",
 			// These names are in the clouds' domains, but somebody else may choose their addresses.
 			"vpce-0123456789abcdef0-abcdefgh.sts.eu-west-1.vpce.amazonaws.com:443",
+			"vpce-0123456789abcdef0-abcdefgh.kms.eu-west-1.vpce.amazonaws.com:443",
+			"a.b.vault.azure.net:443",
+			"mine.privatelink.vaultcore.azure.net:443",
+			"mine.cloudkms.googleapis.com:443",
 			"bucket.vpce-0123456789abcdef0-abcdefgh.s3.eu-west-1.vpce.amazonaws.com:443",
 			"internal-mine-1234567890.eu-west-1.elb.amazonaws.com:443",
 			"ec2-10-1-2-3.eu-west-1.compute.amazonaws.com:443",
@@ -253,6 +273,9 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 			"sts.eu-west-1.amazonaws.com:80",
 			"s3.eu-west-1.amazonaws.com:8443",
 			"contoso.azurecr.io:22",
+			"kms.eu-west-1.amazonaws.com:80",
+			"contoso.vault.azure.net:8443",
+			"cloudkms.googleapis.com:80",
 			// Longer than the name of any bucket.
 			strings.Repeat("a", 32) + "." + strings.Repeat("b", 31) + ".s3.eu-west-1.amazonaws.com:443",
 			// Hosts of no cloud.
@@ -268,7 +291,7 @@ func TestGuardKnowsTheCloudsHosts(t *testing.T) {
 		"64:ff9b::a9fe:a9fe": "of a metadata service, inside an IPv6 address",
 	} {
 		dns := resolver(t, func(string) []string { return []string{inside} })
-		for _, address := range []string{"sts.eu-west-1.amazonaws.com:443", "contoso.azurecr.io:443", "storage.googleapis.com:443"} {
+		for _, address := range []string{"sts.eu-west-1.amazonaws.com:443", "contoso.azurecr.io:443", "storage.googleapis.com:443", "kms.eu-west-1.amazonaws.com:443", "contoso.vault.azure.net:443"} {
 			err := judgeResolved(t, endpoint.Guard{}, dns, "tcp", address)
 			checkKind(t, address+" at "+inside, err, kind)
 			if refusal, ok := errors.AsType[*endpoint.AddressError](err); ok && refusal.Host+":443" != address {
@@ -285,15 +308,16 @@ func FuzzGuardCloudHosts(f *testing.F) {
 		"sts.eu-west-1.amazonaws.com:443", "a.b.s3.eu-west-1.amazonaws.com:443", "contoso.westeurope.data.azurecr.io:443",
 		"eu.gcr.io:443", "storage.europe-west1.rep.googleapis.com:443", "public.ecr.aws:443", "account.z1.blob.storage.azure.net:443",
 		"vpce-0123456789abcdef0-abcdefgh.sts.eu-west-1.vpce.amazonaws.com:443", "s3.eu-west-1.amazonaws.com.:443", "10.0.0.1:443",
+		"kms-fips.us-gov-west-1.api.aws:443", "contoso.vault.azure.net:443", "contoso.managedhsm.azure.cn:443", "cloudkms.googleapis.com:443",
 	} {
 		f.Add(seed)
 	}
 	suffixes := []string{"blob.storage.azure.net", "gcr.io"}
 	for _, c := range endpoint.AzureClouds() {
-		suffixes = append(suffixes, c.RegistrySuffix, "blob."+c.StorageSuffix)
+		suffixes = append(suffixes, c.RegistrySuffix, "blob."+c.StorageSuffix, c.KeyVaultSuffix, c.ManagedHSMSuffix)
 	}
 	for _, u := range endpoint.GCPUniverses() {
-		suffixes = append(suffixes, u.RegistryDomain, "storage."+u.Domain)
+		suffixes = append(suffixes, u.RegistryDomain, "storage."+u.Domain, "cloudkms."+u.Domain)
 		if u.RegionalAPIDomain != "" {
 			suffixes = append(suffixes, u.RegionalAPIDomain)
 		}
