@@ -1,0 +1,171 @@
+package sopsfile
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/getsops/sops/v3"
+	sopsaes "github.com/getsops/sops/v3/aes"
+)
+
+// Value is a decrypted value of a manifest.
+type Value struct {
+	// Plain is a text, an int, a float64, a bool, or a time.Time.
+	Plain any
+	// Path are the keys above the value, joined by colons. SOPS binds the encrypted value to this
+	// path. Indexes of lists are not part of the path.
+	Path string
+	// APIVersion and Kind are those of the manifest. If Kind is "List", Path begins with "items".
+	APIVersion, Kind string
+}
+
+// Labels and annotations with these names, and the value "disabled", leave an object encrypted.
+const (
+	ownDecrypt  = "kustomize.toolkit.lanyard.dev/decrypt"
+	fluxDecrypt = "kustomize.toolkit.fluxcd.io/decrypt"
+	disabled    = "disabled"
+)
+
+// StaysEncrypted reports whether labels or annotations say that their object stays encrypted.
+func StaysEncrypted(texts map[string]string) bool {
+	return texts[ownDecrypt] == disabled || texts[fluxDecrypt] == disabled
+}
+
+// LeftEncrypted reports whether the file's objects say that they stay encrypted. An error, which is
+// an [*Error], says that only some of the objects do.
+func (f *File) LeftEncrypted() (bool, error) {
+	left := 0
+	for _, branch := range f.tree.Branches {
+		metadata, _ := valueOf(branch, "metadata").(sops.TreeBranch)
+		for _, field := range []string{"annotations", "labels"} {
+			texts, _ := valueOf(metadata, field).(sops.TreeBranch)
+			if valueOf(texts, ownDecrypt) == disabled || valueOf(texts, fluxDecrypt) == disabled {
+				left++
+				break
+			}
+		}
+	}
+	if left > 0 && left < len(f.tree.Branches) {
+		return false, &Error{Message: "only some objects of the file have " + fluxDecrypt + ": " + disabled, Fix: fixSplit}
+	}
+	return left > 0, nil
+}
+
+// Manifests returns the decrypted file as manifests. Each decrypted value is replaced by what the
+// function hide returns for it. Names, namespaces and kinds are not replaced, because kustomize needs
+// them. An error is an [*Error].
+//
+// Manifests refuses a document whose kind somebody without keys may have written. These documents are
+// allowed:
+//   - a Secret, and a List of Secrets
+//   - the first document, whatever its kind, if its first two values are apiVersion and kind, and the
+//     MAC covers all values: the MAC begins with these two values, so nobody else has written them
+func (p *Plain) Manifests(hide func(Value) string) (content []byte, err error) {
+	hidden, err := p.file.load()
+	if err != nil {
+		return nil, err
+	}
+	for i, branch := range p.tree.Branches {
+		kind, err := p.judge(i, branch)
+		if err != nil {
+			return nil, err
+		}
+		err = guard("a value cannot be decrypted", func() error {
+			part := sops.Tree{Metadata: hidden.Metadata, Branches: sops.TreeBranches{hidden.Branches[i]}}
+			_, err := part.Decrypt(p.dataKey, &hidingCipher{cipher: sopsaes.NewCipher(), hide: func(path string, value any) (any, error) {
+				if isIdentity(path) {
+					return value, nil
+				}
+				return hide(Value{Plain: value, Path: path, APIVersion: kind.apiVersion, Kind: kind.kind}), nil
+			}})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	err = guard("the decrypted file cannot be written as "+string(p.file.format), func() error {
+		content, err = p.file.format.store().EmitPlainFile(hidden.Branches)
+		return err
+	})
+	return content, err
+}
+
+// isIdentity reports whether a path leads to a field that identifies an object.
+func isIdentity(path string) bool {
+	path = strings.TrimPrefix(path, "items:")
+	return slices.Contains([]string{"apiVersion", "kind", "metadata:name", "metadata:namespace"}, path)
+}
+
+// typeMeta says what kind of object a document has.
+type typeMeta struct{ apiVersion, kind string }
+
+func (t typeMeta) isSecret() bool { return t == typeMeta{"v1", "Secret"} }
+
+func (t typeMeta) isList() bool {
+	return t == typeMeta{"v1", "List"} || t == typeMeta{"v1", "SecretList"}
+}
+
+// typeOf returns what kind of object a decrypted branch has.
+func typeOf(branch sops.TreeBranch) typeMeta {
+	apiVersion, _ := valueOf(branch, "apiVersion").(string)
+	kind, _ := valueOf(branch, "kind").(string)
+	return typeMeta{apiVersion, kind}
+}
+
+// judge returns what kind of object document i has, or refuses the document.
+func (p *Plain) judge(i int, branch sops.TreeBranch) (typeMeta, error) {
+	kind := typeOf(branch)
+	switch {
+	case kind.isSecret():
+		return kind, nil
+	case kind.isList():
+		items, _ := valueOf(branch, "items").([]any)
+		for _, item := range items {
+			object, isObject := item.(sops.TreeBranch)
+			if _, comment := item.(sops.Comment); !comment && (!isObject || !typeOf(object).isSecret()) {
+				return kind, &Error{Message: "its List has an item that is no Secret", Fix: "encrypt only Secrets in a List, or write the other objects into files of their own"}
+			}
+		}
+		return kind, nil
+	case i == 0 && !p.tree.Metadata.MACOnlyEncrypted && isPinned(branch):
+		return kind, nil
+	case p.file.format == formatDotenv, p.file.format == formatINI, p.file.format == formatBinary:
+		return kind, &Error{Message: "the file is encrypted as " + string(p.file.format) + ", which is no format of manifests", Fix: "use the file in a secretGenerator, or encrypt it as YAML"}
+	default:
+		return kind, &Error{
+			Message: fmt.Sprintf("document %d is no Secret, and the MAC does not prove its kind", i+1),
+			Fix:     "let apiVersion and kind be the first two fields of a file with this object alone, and encrypt it with sops without mac_only_encrypted",
+		}
+	}
+}
+
+// Patterns of an apiVersion and a kind. A kind begins with a capital letter, and an apiVersion has
+// none. So the two values, run together, can be split at one place only.
+var (
+	apiVersionPattern = regexp.MustCompile(`\A([a-z0-9.-]+/)?[a-z0-9]+\z`)
+	kindPattern       = regexp.MustCompile(`\A[A-Z][A-Za-z0-9]*\z`)
+)
+
+// isPinned reports whether the first two values of a document are its apiVersion and its kind.
+func isPinned(branch sops.TreeBranch) bool {
+	want := []struct {
+		key     string
+		pattern *regexp.Regexp
+	}{{"apiVersion", apiVersionPattern}, {"kind", kindPattern}}
+	for _, item := range branch {
+		if _, comment := item.Key.(sops.Comment); comment {
+			continue
+		}
+		text, ok := item.Value.(string)
+		if !ok || item.Key != want[0].key || !want[0].pattern.MatchString(text) {
+			return false
+		}
+		if want = want[1:]; len(want) == 0 {
+			return true
+		}
+	}
+	return false
+}
