@@ -28,10 +28,10 @@ func BenchmarkBuild(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			builder := newBuilder(b)
 			for b.Loop() {
-				objects, err := builder.Build(b.Context(), kustomize.Request{Tenant: "a", Archive: archive, Secret: secret})
+				built, err := builder.Build(b.Context(), kustomize.Request{Tenant: "a", Archive: archive, Secret: secret})
 				must.Succeed(b, err)
-				if len(objects) != 20 {
-					b.Fatalf("%d objects", len(objects))
+				if len(built.Objects) != 20 {
+					b.Fatalf("%d objects", len(built.Objects))
 				}
 			}
 		})

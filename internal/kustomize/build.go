@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
+	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // Limits bound a build. They are part of the request, so that the child and its parent agree.
@@ -52,24 +53,54 @@ func (l Limits) Messages(archiveBytes int64) (request, answer int64) {
 	return archiveBytes + maxSpec, int64(l.Bytes) * 2
 }
 
-// build returns the objects that the spec makes of an archive, as JSON, in kustomize's order.
+// decryption asks for the decryption of encrypted files.
+type decryption struct {
+	// DataKeys are the data keys of encrypted files, by the files' names.
+	DataKeys map[string][]byte `json:"dataKeys,omitempty"`
+}
+
+// result is what a build made.
+type result struct {
+	// objects are the objects in JSON, in kustomize's order.
+	objects [][]byte
+	report  report
+	// missing are encrypted files. The build needs their data keys. Then there are no objects.
+	missing []masterkey.File
+}
+
+// report says what people should know about a build.
+type report struct {
+	// Unencrypted are the first Secrets of which no value was encrypted. UnencryptedCount is the
+	// number of all such Secrets. Both are empty if encrypted files are not decrypted.
+	Unencrypted      []string `json:"unencrypted,omitempty"`
+	UnencryptedCount int      `json:"unencryptedCount,omitempty"`
+}
+
+// build returns the objects that the spec makes of an archive. If decrypt is nil, encrypted files stay
+// as they are.
 //
 // build is for a child process: kustomize has global state, knows no context, and may need any
 // amount of memory and time. An error is an [*Error].
-func build(ctx context.Context, tgz []byte, spec Spec, limits Limits) ([][]byte, error) {
+func build(ctx context.Context, tgz []byte, spec Spec, decrypt *decryption, limits Limits) (result, error) {
 	content, err := archive.Files(ctx, bytes.NewReader(tgz),
 		archive.Options{Limits: archive.Limits{MaxBytes: limits.FileBytes, MaxFiles: limits.Files}})
 	if err != nil {
-		return nil, unpackError(err)
+		return result{}, unpackError(err)
 	}
 	in := newFiles(content)
 	folder, err := in.generate(spec)
 	if err != nil {
-		return nil, err
+		return result{}, err
 	}
-	c := &checker{files: in}
+	c := &checker{files: in, secrets: newSecrets(decrypt)}
 	if err := c.check(folder, false); err != nil {
-		return nil, err
+		return result{}, err
+	}
+	if err := c.secrets.decrypt(in); err != nil {
+		return result{}, err
+	}
+	if c.secrets != nil && len(c.secrets.missing) > 0 {
+		return result{missing: c.secrets.missing}, nil
 	}
 	if c.ownSchema {
 		// A schema of the archive is added to Kubernetes' own schema, so load the latter first. The
@@ -79,9 +110,9 @@ func build(ctx context.Context, tgz []byte, spec Spec, limits Limits) ([][]byte,
 	}
 	built, err := run(newFileSystem(in), path.Join("/", folder))
 	if err != nil {
-		return nil, err
+		return result{}, err
 	}
-	return finish(built, spec.Substitute, limits)
+	return finish(built, c.secrets, spec.Substitute, limits)
 }
 
 // unpackError converts an error of package archive.
@@ -142,20 +173,20 @@ func cause(text string) (file, message string) {
 	return strings.TrimPrefix(file, "./"), message
 }
 
-// finish substitutes variables in the objects, and returns the objects as JSON.
-func finish(built resmap.ResMap, substitute *Substitute, limits Limits) ([][]byte, error) {
+// finish substitutes variables in the objects, and returns the objects with their decrypted values.
+func finish(built resmap.ResMap, secrets *secrets, substitute *Substitute, limits Limits) (result, error) {
 	if err := substitute.check(); err != nil {
-		return nil, err
+		return result{}, err
 	}
-	objects, count := make([][]byte, 0, built.Size()), counter{limits: limits}
+	made, count := result{objects: make([][]byte, 0, built.Size())}, counter{limits: limits}
 	seen := map[string]bool{}
 	for _, res := range built.Resources() {
 		place := nameOf(res)
 		if err := complete(res); err != nil {
-			return nil, invalid(place, err.Error(), "correct the field")
+			return result{}, invalid(place, err.Error(), "correct the field")
 		}
 		if err := substitute.apply(place, res); err != nil {
-			return nil, err
+			return result{}, err
 		}
 		if isConfiguration(res) {
 			continue
@@ -163,7 +194,7 @@ func finish(built resmap.ResMap, substitute *Substitute, limits Limits) ([][]byt
 		// kustomize sees objects without a namespace in the namespace "default".
 		id := res.GetGvk().String() + "/" + res.CurId().EffectiveNamespace() + "/" + res.GetName()
 		if seen[id] {
-			return nil, &Error{
+			return result{}, &Error{
 				Reason: ReasonSubstitution, Place: place, Message: "two objects have this kind, namespace and name after their variables were replaced",
 				Fix: "use different names",
 			}
@@ -171,15 +202,18 @@ func finish(built resmap.ResMap, substitute *Substitute, limits Limits) ([][]byt
 		seen[id] = true
 		object, err := res.MarshalJSON()
 		if err != nil {
-			return nil, invalid(place, "the object cannot be written as JSON", "check the manifest with kustomize build")
+			return result{}, invalid(place, "the object cannot be written as JSON", "check the manifest with kustomize build")
+		}
+		if object, err = secrets.finish(place, res, object, substitute, &made.report); err != nil {
+			return result{}, err
 		}
 		if err := count.add(object); err != nil {
 			err.Place = place
-			return nil, err
+			return result{}, err
 		}
-		objects = append(objects, object)
+		made.objects = append(made.objects, object)
 	}
-	return objects, nil
+	return made, nil
 }
 
 // complete checks that an object has the fields that every object has, as texts.

@@ -19,6 +19,7 @@ const maxLoads = 10_000
 // checker checks kustomization files before kustomize reads them.
 type checker struct {
 	files     *files
+	secrets   *secrets // nil if encrypted files stay as they are
 	loads     int
 	ownSchema bool // a kustomization file has the field openapi
 }
@@ -39,6 +40,9 @@ func (c *checker) check(folder string, plugins bool, way ...string) error {
 	case 1:
 	default:
 		return invalid(strings.Join(found, ", "), "the folder has several kustomization files", "keep one of them")
+	}
+	if err := c.secrets.refuse(found[0], c.files.content[found[0]], "kustomization file"); err != nil {
+		return err
 	}
 	k := &types.Kustomization{}
 	if err := k.Unmarshal(c.files.content[found[0]]); err != nil {
@@ -72,7 +76,13 @@ const (
 	plainFile target = iota
 	// keyedFile is a plainFile. Before the name may be "key=".
 	keyedFile
-	// patch is a plainFile, or the text of a patch.
+	// secretFile is a keyedFile that becomes a value of a Secret.
+	secretFile
+	// secretEnv is a plainFile whose lines become values of a Secret.
+	secretEnv
+	// patchFile is a plainFile with a patch.
+	patchFile
+	// patch is a patchFile, or the text of a patch.
 	patch
 	// manifest is a file with objects, or a folder with a kustomization file.
 	manifest
@@ -110,20 +120,20 @@ func fieldsOf(k *types.Kustomization) []field {
 		add("patchesStrategicMerge", patch, string(entry))
 	}
 	for _, entry := range append(k.Patches, k.PatchesJson6902...) { //nolint:staticcheck // tenants use it still
-		add("patches", plainFile, entry.Path)
+		add("patches", patchFile, entry.Path)
 	}
 	for _, replacement := range k.Replacements {
 		add("replacements", plainFile, replacement.Path)
 	}
-	sources := func(name string, from types.KvPairSources) {
-		add(name+".files", keyedFile, from.FileSources...)
-		add(name+".envs", plainFile, append(from.EnvSources, from.EnvSource)...)
+	sources := func(name string, from types.KvPairSources, file, env target) {
+		add(name+".files", file, from.FileSources...)
+		add(name+".envs", env, append(from.EnvSources, from.EnvSource)...)
 	}
 	for _, generator := range k.ConfigMapGenerator {
-		sources("configMapGenerator", generator.KvPairSources)
+		sources("configMapGenerator", generator.KvPairSources, keyedFile, plainFile)
 	}
 	for _, generator := range k.SecretGenerator {
-		sources("secretGenerator", generator.KvPairSources)
+		sources("secretGenerator", generator.KvPairSources, secretFile, secretEnv)
 	}
 	return fields
 }
@@ -138,7 +148,7 @@ func (c *checker) entry(place, folder, entry string, names target, way []string)
 	}
 	remote := isURL
 	switch names {
-	case keyedFile:
+	case keyedFile, secretFile:
 		if _, file, found := strings.Cut(entry, "="); found {
 			entry = file
 		}
@@ -160,7 +170,7 @@ func (c *checker) entry(place, folder, entry string, names target, way []string)
 		remote = c.isRemoteManifest(folder)
 	case component:
 		remote = isRepository
-	case plainFile:
+	case plainFile, secretEnv, patchFile:
 	}
 	name, err := resolve(place, folder, entry, remote)
 	if err != nil {
@@ -168,6 +178,9 @@ func (c *checker) entry(place, folder, entry string, names target, way []string)
 	}
 	switch {
 	case names != component && c.files.isFile(name):
+		if err := c.secrets.use(place, name, c.files.content[name], names); err != nil {
+			return err
+		}
 		if names == plugin {
 			nodes, err := kio.FromBytes(c.files.content[name])
 			if err != nil {

@@ -17,11 +17,15 @@ const (
 	ReasonInvalid Reason = "invalid"
 	// ReasonSubstitution means that variables could not be substituted.
 	ReasonSubstitution Reason = "substitution"
+	// ReasonDecryption means that an encrypted file cannot be decrypted, although its data key is
+	// known, or that nobody asked for its decryption.
+	ReasonDecryption Reason = "decryption"
 	// ReasonTooLarge means that the build needs more than its limits.
 	ReasonTooLarge Reason = "too large"
 )
 
-// Error is a failed build. Its text never contains a value that was substituted.
+// Error is a failed build. Its text never contains a value that was substituted
+// or decrypted.
 type Error struct {
 	// Reason is the cause, for programs.
 	Reason Reason `json:"reason"`

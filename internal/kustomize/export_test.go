@@ -1,10 +1,28 @@
 package kustomize
 
-import "context"
+import (
+	"context"
+
+	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+)
 
 // BuildHere builds in this process, for tests.
 func BuildHere(ctx context.Context, archive []byte, spec Spec, limits Limits) ([][]byte, error) {
-	return build(ctx, archive, spec, limits)
+	made, err := build(ctx, archive, spec, nil, limits)
+	return made.objects, err
+}
+
+// Decrypted is what a build of encrypted files made.
+type Decrypted struct {
+	Objects     [][]byte
+	Missing     []masterkey.File
+	Unencrypted []string
+}
+
+// DecryptHere builds in this process, with the data keys of encrypted files.
+func DecryptHere(ctx context.Context, archive []byte, spec Spec, dataKeys map[string][]byte, limits Limits) (Decrypted, error) {
+	made, err := build(ctx, archive, spec, &decryption{DataKeys: dataKeys}, limits)
+	return Decrypted{made.objects, made.missing, made.report.Unencrypted}, err
 }
 
 // Passes reports whether an entry of the field resources is accepted as a local path.
@@ -21,6 +39,6 @@ func DecodeRequest(request []byte) (Spec, []byte, error) {
 
 // Decode reads an answer as a builder with the given limits does.
 func Decode(limits Limits, answer []byte) (objects int, failure *Error, err error) {
-	list, failure, err := decodeAnswer(answer, limits)
-	return len(list), failure, err
+	a, err := decodeAnswer(answer, limits)
+	return len(a.objects), a.failure, err
 }

@@ -84,7 +84,8 @@ func FuzzWire(f *testing.F) {
 	f.Add([]byte("\x00\x00\x00\x02{}"))
 	f.Add([]byte("\x00\x00\x00\xff{}"))
 	f.Add([]byte(`{"reason":"refused","message":"x"}`))
-	f.Add(frame(`{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}`))
+	f.Add(append(frame("{}"), frame(`{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}`)...))
+	f.Add([]byte(`[{"name":"a","groups":[[{"enc":"x","age":{"recipient":"y"}}]]}]`))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		if _, _, err := kustomize.DecodeRequest(content); err != nil && err.Error() == "" {
 			t.Error("an error without a message")

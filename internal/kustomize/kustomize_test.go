@@ -63,13 +63,13 @@ func pack(tb testing.TB, files map[string]string) []byte {
 func TestBuild(t *testing.T) {
 	builder := newBuilder(t)
 	for i := range 3 {
-		objects, err := builder.Build(t.Context(), kustomize.Request{
+		built, err := builder.Build(t.Context(), kustomize.Request{
 			Tenant: "a", Archive: pack(t, map[string]string{"apps/a.yaml": configMap("a"), "apps/d.yaml": deployment("nginx")}),
 			Spec: kustomize.Spec{Path: "./apps", NamePrefix: fmt.Sprint("p", i, "-")},
 		})
 		must.Succeed(t, err)
-		if len(objects) != 2 || objects[0].GetName() != fmt.Sprint("p", i, "-a") || objects[1].GetKind() != "Deployment" {
-			t.Errorf("built %v", objects)
+		if len(built.Objects) != 2 || built.Objects[0].GetName() != fmt.Sprint("p", i, "-a") || built.Objects[1].GetKind() != "Deployment" {
+			t.Errorf("built %v", built.Objects)
 		}
 	}
 }
@@ -316,7 +316,7 @@ func TestOwnAnnotation(t *testing.T) {
 func TestAnswers(t *testing.T) {
 	object := func(name string) string { return `{"apiVersion":"v1","kind":"A","metadata":{"name":"` + name + `"}}` }
 	objects := func(texts ...string) string {
-		answer := "\x00"
+		answer := "\x00" + string(frame("{}"))
 		for _, text := range texts {
 			answer += string(frame(text))
 		}
@@ -324,7 +324,7 @@ func TestAnswers(t *testing.T) {
 	}
 	small := kustomize.Limits{Objects: 2, ObjectBytes: 1000, Bytes: 1500, Values: 20}
 	for name, answer := range map[string]string{
-		"nothing": "", "no error": "\x01", "empty error": "\x01{}", "other kind": "\x02[]", "error without message": `\x01{"reason":"refused"}`,
+		"nothing": "", "no error": "\x01", "empty error": "\x01{}", "other kind": "\x03[]", "no encrypted file": "\x02[]", "a file without keys": "\x02" + `[{"name":"s3cret"}]`, "no report": "\x00", "error without message": `\x01{"reason":"refused"}`,
 		"unknown reason": "\x01" + `{"reason":"s3cret","message":"s3cret"}`, "long error": "\x01" + `{"reason":"refused","message":"` + strings.Repeat("s3cret ", 1<<20) + `"}`,
 		"short length": "\x00\x00\x00", "long length": "\x00\xff\xff\xff\xffs3cret",
 		"no kind": objects(`{"apiVersion":"v1","metadata":{"name":"s3cret"}}`), "no name": objects(`{"apiVersion":"v1","kind":"A"}`),
@@ -349,7 +349,7 @@ func TestAnswers(t *testing.T) {
 // TestDecodingCosts measures the memory for the costliest answers that are accepted.
 func TestDecodingCosts(t *testing.T) {
 	text := `{"apiVersion":"v1","kind":"A","metadata":{"name":"a"},"x":[` + strings.TrimSuffix(strings.Repeat(strings.Repeat(`{"":`, 99)+"1"+strings.Repeat("}", 99)+",", limits.Values/100-1), ",") + `]}`
-	answer := append([]byte{0}, frame(text)...)
+	answer := append(append([]byte{0}, frame("{}")...), frame(text)...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	n, _, err := kustomize.Decode(limits, answer)

@@ -55,7 +55,7 @@ func (s *Substitute) check() error {
 // apply replaces the variables of one object. Its errors contain no value: the object may contain
 // secret values after the substitution, and the libraries repeat their input in errors.
 func (s *Substitute) apply(place string, object *resource.Resource) error {
-	if s == nil || len(s.Values) == 0 && !s.Always || isDisabled(object) {
+	if !s.applies(object) {
 		return nil
 	}
 	text, err := object.AsYAML()
@@ -76,6 +76,27 @@ func (s *Substitute) apply(place string, object *resource.Resource) error {
 		return &Error{Reason: ReasonSubstitution, Place: place, Message: message, Fix: "put the variable in quotation marks, or correct its value"}
 	}
 	return nil
+}
+
+// text replaces the variables in a decrypted text. Its errors contain nothing of the text.
+func (s *Substitute) text(text string) (string, *Error) {
+	replaced, err := envsubst.Eval(text, s.lookup)
+	if err == nil {
+		return replaced, nil
+	}
+	message := "the decrypted value has a variable that is not written correctly"
+	if unset.MatchString(err.Error()) {
+		message = "the decrypted value has a variable that has no value"
+	}
+	return "", &Error{
+		Reason: ReasonSubstitution, Message: message,
+		Fix: "write $${…} for a text that is no variable, or give the object the annotation " + ownAnnotation + ": " + disabled,
+	}
+}
+
+// applies reports whether the variables of an object are replaced.
+func (s *Substitute) applies(object *resource.Resource) bool {
+	return s != nil && (len(s.Values) > 0 || s.Always) && !isDisabled(object)
 }
 
 // lookup returns the value of a variable, and whether the variable may be used.

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // A request is the length of the header in four bytes, the header in JSON, and the archive.
@@ -17,13 +19,18 @@ import (
 type header struct {
 	Spec   Spec   `json:"spec"`
 	Limits Limits `json:"limits"`
+	// Decrypt is nil if encrypted files stay as they are.
+	Decrypt *decryption `json:"decrypt,omitempty"`
 }
 
-// An answer is a byte, and then: for 0, each object's length in four bytes and the object in JSON; for
-// 1, an Error in JSON.
+// An answer is a byte, and then:
+//   - for 0: the report in JSON and the objects in JSON, each after its length in four bytes
+//   - for 1: an Error in JSON
+//   - for 2: the encrypted files whose data keys are missing, in JSON
 const (
 	answerObjects = 0
 	answerError   = 1
+	answerMissing = 2
 )
 
 // encodeRequest returns the parts of a request.
@@ -53,10 +60,10 @@ const Function = "build"
 
 // Serve answers a request of a [Builder] in a child.
 func Serve(ctx context.Context, request []byte) (answer []byte) {
-	var objects [][]byte
+	var made result
 	h, archive, err := decodeRequest(request)
 	if err == nil {
-		objects, err = build(ctx, archive, h.Spec, h.Limits)
+		made, err = build(ctx, archive, h.Spec, h.Decrypt, h.Limits)
 	}
 	if err != nil {
 		failure, ok := errors.AsType[*Error](err)
@@ -65,48 +72,120 @@ func Serve(ctx context.Context, request []byte) (answer []byte) {
 		}
 		return encodeError(failure)
 	}
+	if len(made.missing) > 0 {
+		return append([]byte{answerMissing}, mustEncode(made.missing)...)
+	}
 	answer = []byte{answerObjects}
-	for _, object := range objects {
-		answer = binary.BigEndian.AppendUint32(answer, uint32(len(object))) //nolint:gosec // at most Limits.ObjectBytes
-		answer = append(answer, object...)
+	for _, part := range append([][]byte{mustEncode(made.report)}, made.objects...) {
+		answer = binary.BigEndian.AppendUint32(answer, uint32(len(part))) //nolint:gosec // at most Limits.ObjectBytes
+		answer = append(answer, part...)
 	}
 	return answer
 }
 
-// decodeAnswer reads an answer. Hostile input may have taken over the child, so decodeAnswer trusts
-// nothing, and counts before it decodes. The failure is the child's error. The error err is for an
-// answer that an honest child never gives. It contains nothing of the answer.
-func decodeAnswer(answer []byte, limits Limits) (objects []*unstructured.Unstructured, failure *Error, err error) {
-	if len(answer) == 0 {
-		return nil, nil, errors.New("the answer is empty")
+// mustEncode returns a value as JSON. The value has only texts, numbers and lists, so this cannot
+// fail.
+func mustEncode(value any) []byte {
+	content, err := json.Marshal(value)
+	if err != nil {
+		return []byte("{}")
 	}
-	content := answer[1:]
-	switch answer[0] {
+	return content
+}
+
+// answer is what a child said.
+type answer struct {
+	objects []*unstructured.Unstructured
+	report  report
+	missing []masterkey.File
+	failure *Error
+}
+
+// decodeAnswer reads an answer. Hostile input may have taken over the child, so decodeAnswer trusts
+// nothing, and counts before it decodes. The error is for an answer that an honest child never gives.
+// It contains nothing of the answer.
+func decodeAnswer(content []byte, limits Limits) (a answer, err error) {
+	if len(content) == 0 {
+		return a, errors.New("the answer is empty")
+	}
+	switch rest := content[1:]; content[0] {
 	case answerError:
-		failure, err = decodeError(content)
-		return nil, failure, err
+		a.failure, err = decodeError(rest)
+	case answerMissing:
+		a.missing, err = decodeMissing(rest)
 	case answerObjects:
+		a.objects, a.report, err = decodeObjects(rest, limits)
 	default:
-		return nil, nil, errors.New("the answer is neither objects nor an error")
+		err = errors.New("the answer is neither objects nor an error")
+	}
+	return a, err
+}
+
+// decodeObjects reads the report and the objects of a child.
+func decodeObjects(content []byte, limits Limits) (objects []*unstructured.Unstructured, r report, err error) {
+	text, content, err := cutPart(content)
+	if err != nil {
+		return nil, r, err
+	}
+	if r, err = decodeReport(text); err != nil {
+		return nil, r, err
 	}
 	count := counter{limits: limits}
 	for len(content) > 0 {
-		if len(content) < 4 || int64(binary.BigEndian.Uint32(content)) > int64(len(content)-4) {
-			return nil, nil, errors.New("the answer ends too early")
+		if text, content, err = cutPart(content); err != nil {
+			return nil, r, err
 		}
-		end := 4 + int(binary.BigEndian.Uint32(content))
-		text := content[4:end]
-		content = content[end:]
 		if exceeds := count.add(text); exceeds != nil {
-			return nil, nil, errors.New(exceeds.Message)
+			return nil, r, errors.New(exceeds.Message)
 		}
 		object := &unstructured.Unstructured{}
 		if object.UnmarshalJSON(text) != nil || object.GetName() == "" || object.GetAPIVersion() == "" {
-			return nil, nil, fmt.Errorf("object %d is no object of Kubernetes", count.objects)
+			return nil, r, fmt.Errorf("object %d is no object of Kubernetes", count.objects)
 		}
 		objects = append(objects, object)
 	}
-	return objects, nil, nil
+	return objects, r, nil
+}
+
+// cutPart returns the first part of an answer, and the rest.
+func cutPart(content []byte) (part, rest []byte, err error) {
+	if len(content) < 4 || int64(binary.BigEndian.Uint32(content)) > int64(len(content)-4) {
+		return nil, nil, errors.New("the answer ends too early")
+	}
+	end := 4 + int(binary.BigEndian.Uint32(content))
+	return content[4:end], content[end:], nil
+}
+
+const (
+	// maxMissing bounds the JSON of the encrypted files, in bytes. A post-quantum key of age needs
+	// 5 KB.
+	maxMissing = 8 << 20
+	// maxUnencrypted is how many Secrets a report names.
+	maxUnencrypted = 3
+)
+
+// decodeReport reads the report of a child.
+func decodeReport(content []byte) (r report, err error) {
+	if len(content) > maxErrorBytes || json.Unmarshal(content, &r) != nil || len(r.Unencrypted) > maxUnencrypted {
+		return report{}, errors.New("the answer has no report")
+	}
+	for i, name := range r.Unencrypted {
+		r.Unencrypted[i] = clip(name)
+	}
+	return r, nil
+}
+
+// decodeMissing reads the encrypted files whose data keys a child asks for.
+func decodeMissing(content []byte) (files []masterkey.File, err error) {
+	if len(content) > maxMissing || json.Unmarshal(content, &files) != nil || len(files) == 0 || len(files) > maxEncryptedFiles {
+		return nil, errors.New("the answer has no encrypted files, or too many")
+	}
+	for i := range files {
+		if err := files[i].Check(); err != nil {
+			return nil, fmt.Errorf("encrypted file %d: %w", i, err)
+		}
+	}
+	return files, nil
 }
 
 // maxErrorBytes bounds the JSON of an error.
@@ -118,7 +197,7 @@ func decodeError(content []byte) (*Error, error) {
 	if len(content) > maxErrorBytes || json.Unmarshal(content, failure) != nil {
 		return nil, errors.New("the answer has no error")
 	}
-	if !slices.Contains([]Reason{ReasonRefused, ReasonInvalid, ReasonSubstitution, ReasonTooLarge}, failure.Reason) || failure.Message == "" {
+	if !slices.Contains([]Reason{ReasonRefused, ReasonInvalid, ReasonSubstitution, ReasonDecryption, ReasonTooLarge}, failure.Reason) || failure.Message == "" {
 		return nil, errors.New("the answer has no reason or no message")
 	}
 	failure.Place, failure.Message, failure.Fix = clip(failure.Place), clip(failure.Message), clip(failure.Fix)
