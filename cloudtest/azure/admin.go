@@ -18,6 +18,8 @@ type Admin struct {
 	DeleteRegistry            func(ctx context.Context, tenant, name string) error
 	PutStorageAccount         func(ctx context.Context, tenant string, s StorageAccountConfig) error
 	DeleteStorageAccount      func(ctx context.Context, tenant, name string) error
+	PutKeyVault               func(ctx context.Context, tenant string, v KeyVaultConfig) error
+	DeleteKeyVault            func(ctx context.Context, tenant, name string) error
 	SetManagedIdentity        func(ctx context.Context, m ManagedIdentity) error
 }
 
@@ -36,6 +38,8 @@ func NewAdmin(t *change.Table[*Cloud]) Admin {
 		DeleteRegistry:       change.Delete(t, "DELETE"+in+"/registries?name", (*Cloud).DeleteRegistry),
 		PutStorageAccount:    change.Put(t, "PUT"+in+"/storage-accounts", (*Cloud).PutStorageAccount),
 		DeleteStorageAccount: change.Delete(t, "DELETE"+in+"/storage-accounts?name", (*Cloud).DeleteStorageAccount),
+		PutKeyVault:          change.Put(t, "PUT"+in+"/key-vaults", (*Cloud).PutKeyVault),
+		DeleteKeyVault:       change.Delete(t, "DELETE"+in+"/key-vaults?name", (*Cloud).DeleteKeyVault),
 		SetManagedIdentity:   change.Set(t, "PUT /azure/managed-identity", (*Cloud).SetManagedIdentity),
 	}
 }

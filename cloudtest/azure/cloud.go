@@ -2,6 +2,7 @@
 //   - Entra ID with applications and their federated credentials
 //   - container registries with their token service
 //   - blob storage with role assignments
+//   - key vaults whose RSA keys encrypt and decrypt, with role assignments
 //   - the instance metadata service
 //
 // Of Azure Resource Manager and Microsoft Graph, it has only some calls. With these calls, an
@@ -56,6 +57,8 @@ type Cloud struct {
 	domains       map[string]*tenant
 	registries    map[string]*registry       // by host; a registry may have several hosts
 	accounts      map[string]*storageAccount // by host
+	vaults        map[string]*keyVault       // by host
+	keys          map[string]*vaultKey       // by keyVault.keyID
 	subscriptions map[string]*subscription   // by ID
 }
 
@@ -94,6 +97,8 @@ func New(cfg Config, issuers http.RoundTripper) (*Cloud, error) {
 		domains:      map[string]*tenant{},
 		registries:   map[string]*registry{},
 		accounts:     map[string]*storageAccount{},
+		vaults:       map[string]*keyVault{},
+		keys:         map[string]*vaultKey{},
 
 		subscriptions: map[string]*subscription{},
 	}
@@ -123,7 +128,7 @@ func (c *Cloud) addEnvironments(private []Environment) error {
 			return setting.Invalid(field+".name", "%q is the name of another environment", e.Name)
 		}
 		manager, _ := strings.CutPrefix(e.ResourceManagers[0], "https://")
-		for _, h := range slices.Concat(e.AuthorityHosts, []string{e.RegistrySuffix, e.StorageSuffix, e.GraphHost, manager}) {
+		for _, h := range slices.Concat(e.AuthorityHosts, []string{e.RegistrySuffix, e.StorageSuffix, e.VaultSuffix, e.GraphHost, manager}) {
 			if h == "" {
 				continue
 			}
@@ -186,15 +191,17 @@ func (c *Cloud) AddTenant(cfg Tenant) error {
 	return nil
 }
 
-// fill adds a new tenant's registries, storage accounts and subscriptions to the cloud.
+// fill adds a new tenant's registries, storage accounts, key vaults and subscriptions to the cloud.
 func (c *Cloud) fill(t *tenant, cfg Tenant) error {
 	putRegistry := func(x RegistryConfig) error { return c.putRegistry(t, x) }
 	putAccount := func(x StorageAccountConfig) error { return c.putStorageAccount(t, x) }
+	putVault := func(x KeyVaultConfig) error { return c.putKeyVault(t, x) }
 	putSubscription := func(x Subscription) error { return c.putSubscription(t, x) }
 	return cmp.Or(
 		setting.Fill("registries", "registry", cfg.Registries, func(x RegistryConfig) string { return x.Name }, putRegistry),
 		setting.Fill("storageAccounts", "storage account", cfg.StorageAccounts,
 			func(x StorageAccountConfig) string { return x.Name }, putAccount),
+		setting.Fill("keyVaults", "key vault", cfg.KeyVaults, func(x KeyVaultConfig) string { return x.Name }, putVault),
 		setting.Fill("subscriptions", "subscription", cfg.Subscriptions, func(x Subscription) string { return x.ID }, putSubscription),
 	)
 }
@@ -204,6 +211,11 @@ func (c *Cloud) dropTenant(t *tenant) {
 	maps.DeleteFunc(c.registries, func(_ string, r *registry) bool { return r.tenant == t })
 	maps.DeleteFunc(c.accounts, func(_ string, s *storageAccount) bool { return s.tenant == t })
 	maps.DeleteFunc(c.subscriptions, func(_ string, s *subscription) bool { return s.tenant == t })
+	for _, v := range c.vaults {
+		if v.tenant == t {
+			c.dropVault(v)
+		}
+	}
 }
 
 func (t *tenant) putApplication(a Application) error {

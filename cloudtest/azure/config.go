@@ -26,15 +26,16 @@ const maxHost = 253
 type Config struct {
 	// Environments are private clouds, in addition to the three built-in clouds.
 	Environments []Environment `json:"environments,omitempty"`
-	// Tenants have unique IDs and domains. The names of their registries and storage accounts are
-	// unique within an environment.
+	// Tenants have unique IDs and domains. The names of their registries, storage accounts and key
+	// vaults are unique within an environment.
 	Tenants []Tenant `json:"tenants,omitempty"`
 	// ManagedIdentity has the identities for which the instance metadata service issues tokens.
 	// Without it, the cloud has no such service.
 	ManagedIdentity *ManagedIdentity `json:"managedIdentity,omitempty"`
 }
 
-// Tenant is a directory of Entra ID with its registries, storage accounts and subscriptions.
+// Tenant is a directory of Entra ID with its registries, storage accounts, key vaults and
+// subscriptions.
 type Tenant struct {
 	// ID is the tenant's ID, a UUID in lower case.
 	ID string `json:"id"`
@@ -48,6 +49,8 @@ type Tenant struct {
 	Registries []RegistryConfig `json:"registries,omitempty"`
 	// StorageAccounts are storage accounts, unique by name.
 	StorageAccounts []StorageAccountConfig `json:"storageAccounts,omitempty"`
+	// KeyVaults are key vaults, unique by name.
+	KeyVaults []KeyVaultConfig `json:"keyVaults,omitempty"`
 	// Subscriptions are subscriptions with their resource groups. Their IDs are unique across all
 	// tenants.
 	Subscriptions []Subscription `json:"subscriptions,omitempty"`

@@ -57,6 +57,9 @@ func TestNewRefuses(t *testing.T) {
 	account := func(change func(*azure.StorageAccountConfig)) func(*azure.Config) {
 		return first(func(t *azure.Tenant) { change(&t.StorageAccounts[0]) })
 	}
+	vault := func(change func(*azure.KeyVaultConfig)) func(*azure.Config) {
+		return first(func(t *azure.Tenant) { change(&t.KeyVaults[0]) })
+	}
 	subscription := func(change func(*azure.Subscription)) func(*azure.Config) {
 		return first(func(t *azure.Tenant) { change(&t.Subscriptions[0]) })
 	}
@@ -107,6 +110,16 @@ func TestNewRefuses(t *testing.T) {
 		{"role on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Role = "Reader" }), "azure.tenants[0].storageAccounts[0].roleAssignments[0].role"},
 		{"role of nobody on blobs", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].ClientID = "" }), "azure.tenants[0].storageAccounts[0].roleAssignments[0].clientID"},
 		{"container", account(func(a *azure.StorageAccountConfig) { a.RoleAssignments[0].Container = "a--b" }), "azure.tenants[0].storageAccounts[0].roleAssignments[0].container"},
+		{"vault name", vault(func(v *azure.KeyVaultConfig) { v.Name = "tenant--keys" }), "azure.tenants[0].keyVaults[0].name"},
+		{"short vault name", vault(func(v *azure.KeyVaultConfig) { v.Name = "ab" }), "azure.tenants[0].keyVaults[0].name"},
+		{"long vault name", vault(func(v *azure.KeyVaultConfig) { v.Name = strings.Repeat("a", 25) }), "azure.tenants[0].keyVaults[0].name"},
+		{"vault twice", first(func(t *azure.Tenant) { t.KeyVaults = append(t.KeyVaults, t.KeyVaults[0]) }), "azure.tenants[0].keyVaults[1]"},
+		{"vault of another", func(c *azure.Config) { c.Tenants[1].KeyVaults = c.Tenants[0].KeyVaults }, "azure.tenants[1].keyVaults[0].name"},
+		{"vault where there are none", own(func(e *azure.Environment) { e.VaultSuffix = "" }), "azure.tenants[4].keyVaults[0].name"},
+		{"key name", vault(func(v *azure.KeyVaultConfig) { v.Keys[1] = "a/b" }), "azure.tenants[0].keyVaults[0].keys[1]"},
+		{"role on keys", vault(func(v *azure.KeyVaultConfig) { v.RoleAssignments[0].Role = "Owner" }), "azure.tenants[0].keyVaults[0].roleAssignments[0].role"},
+		{"role of nobody on keys", vault(func(v *azure.KeyVaultConfig) { v.RoleAssignments[0].ClientID = "" }), "azure.tenants[0].keyVaults[0].roleAssignments[0].clientID"},
+		{"role on no key", vault(func(v *azure.KeyVaultConfig) { v.RoleAssignments[0].Key = "*" }), "azure.tenants[0].keyVaults[0].roleAssignments[0].key"},
 		{"permission", first(func(t *azure.Tenant) { t.Applications[0].GraphPermissions = []string{"Directory.Read.All"} }), "azure.tenants[0].applications[0].graphPermissions[0]"},
 		{"subscription ID", subscription(func(s *azure.Subscription) { s.ID = "platform" }), "azure.tenants[0].subscriptions[0].id"},
 		{"subscription without name", subscription(func(s *azure.Subscription) { s.Name = "" }), "azure.tenants[0].subscriptions[0].name"},
@@ -116,12 +129,15 @@ func TestNewRefuses(t *testing.T) {
 		{"group twice", subscription(func(s *azure.Subscription) { s.ResourceGroups[1].Name = "TENANTS" }), "azure.tenants[0].subscriptions[0].resourceGroups[1].name"},
 		{"group location", subscription(func(s *azure.Subscription) { s.ResourceGroups[0].Location = "" }), "azure.tenants[0].subscriptions[0].resourceGroups[0].location"},
 		{"group's registry", subscription(func(s *azure.Subscription) { s.ResourceGroups[0].Registries[1] = "x" }), "azure.tenants[0].subscriptions[0].resourceGroups[0].registries[1]"},
+		{"group's vault", subscription(func(s *azure.Subscription) { s.ResourceGroups[0].KeyVaults[0] = "-" }), "azure.tenants[0].subscriptions[0].resourceGroups[0].keyVaults[0]"},
 		{"management role", subscription(func(s *azure.Subscription) { s.RoleAssignments[0].Role = "AcrPull" }), "azure.tenants[0].subscriptions[0].roleAssignments[0].role"},
 		{"management role of nobody", subscription(func(s *azure.Subscription) { s.RoleAssignments[0].ClientID = "" }), "azure.tenants[0].subscriptions[0].roleAssignments[0].clientID"},
 		{"management role in no group", subscription(func(s *azure.Subscription) { s.RoleAssignments[1].ResourceGroup = "x" }), "azure.tenants[0].subscriptions[0].roleAssignments[1].resourceGroup"},
 		{"Graph with a port", own(func(e *azure.Environment) { e.GraphHost = "graph.azure.example:443" }), "azure.environments[0].graphHost"},
 		{"Azure's own Graph", own(func(e *azure.Environment) { e.GraphHost = "graph.microsoft.com" }), "azure.environments[0]"},
 		{"Azure's own resource manager", own(func(e *azure.Environment) { e.ResourceManagers[0] = "https://management.azure.com" }), "azure.environments[0]"},
+		{"vaults with a port", own(func(e *azure.Environment) { e.VaultSuffix = "vault.azure.example:443" }), "azure.environments[0].vaultSuffix"},
+		{"Azure's own vaults", own(func(e *azure.Environment) { e.VaultSuffix = "vault.azure.net" }), "azure.environments[0]"},
 		{"environment without name", own(func(e *azure.Environment) { e.Name = "" }), "azure.environments[0].name"},
 		{"environment twice", own(func(e *azure.Environment) { e.Name = azure.AzureCloud }), "azure.environments[0].name"},
 		{"environment on Azure's host", own(func(e *azure.Environment) { e.AuthorityHosts = []string{"login.microsoftonline.com"} }), "azure.environments[0]"},
@@ -180,6 +196,7 @@ func TestTwentyCredentials(t *testing.T) {
 		"registry":         a.DeleteRegistry(directory, "absent"),
 		"another tenant's": a.DeleteRegistry(otherDirectory, "contoso"),
 		"storage account":  a.DeleteStorageAccount(directory, "absent"),
+		"key vault":        a.DeleteKeyVault(directory, "absent"),
 	} {
 		if !errors.Is(err, setting.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
@@ -194,6 +211,9 @@ func TestTwentyCredentials(t *testing.T) {
 	if err := a.DeleteStorageAccount(directory, "artifacts"); err != nil || a.Service(artifacts) != nil {
 		t.Errorf("a deleted storage account: %v", err)
 	}
+	if err := a.DeleteKeyVault(directory, "tenant-keys"); err != nil || a.Service(tenantKeys) != nil {
+		t.Errorf("a deleted key vault: %v", err)
+	}
 }
 
 // TestAddTenantLeavesNothing checks that AddTenant adds no host if it refuses the tenant.
@@ -201,8 +221,10 @@ func TestAddTenantLeavesNothing(t *testing.T) {
 	w := newWorld(t)
 	err := w.Azure().AddTenant(azure.Tenant{
 		ID: bare, Registries: []azure.RegistryConfig{{Name: "newone"}}, StorageAccounts: []azure.StorageAccountConfig{{Name: "newone"}, {Name: "x"}},
+		KeyVaults: []azure.KeyVaultConfig{{Name: "newone", Keys: []string{"key"}}},
 	})
-	if err == nil || w.Azure().Service("newone.azurecr.io") != nil || w.Azure().Service("newone.blob.core.windows.net") != nil {
+	if err == nil || w.Azure().Service("newone.azurecr.io") != nil || w.Azure().Service("newone.blob.core.windows.net") != nil ||
+		w.Azure().Service("newone.vault.azure.net") != nil {
 		t.Errorf("%v", err)
 	}
 }
@@ -240,12 +262,14 @@ func TestAdmin(t *testing.T) {
 	}
 	must.Succeed(t, admin.Azure().PutRegistry(ctx, fresh, azure.RegistryConfig{Name: "newone"}))
 	must.Succeed(t, admin.Azure().PutStorageAccount(ctx, fresh, azure.StorageAccountConfig{Name: "newone"}))
-	if w.Azure().Service("newone.azurecr.io") == nil || w.Azure().Service("newone.blob.core.windows.net") == nil {
+	must.Succeed(t, admin.Azure().PutKeyVault(ctx, fresh, azure.KeyVaultConfig{Name: "newone"}))
+	if w.Azure().Service("newone.azurecr.io") == nil || w.Azure().Service("newone.blob.core.windows.net") == nil || w.Azure().Service("newone.vault.azure.net") == nil {
 		t.Error("not added")
 	}
 	must.Succeed(t, admin.Azure().DeleteRegistry(ctx, fresh, "newone"))
 	must.Succeed(t, admin.Azure().DeleteStorageAccount(ctx, fresh, "newone"))
-	if w.Azure().Service("newone.azurecr.io") != nil || w.Azure().Service("newone.blob.core.windows.net") != nil {
+	must.Succeed(t, admin.Azure().DeleteKeyVault(ctx, fresh, "newone"))
+	if w.Azure().Service("newone.azurecr.io") != nil || w.Azure().Service("newone.blob.core.windows.net") != nil || w.Azure().Service("newone.vault.azure.net") != nil {
 		t.Error("not deleted")
 	}
 	must.Succeed(t, admin.Azure().SetManagedIdentity(ctx, azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{pusher}}))

@@ -44,6 +44,9 @@ type Environment struct {
 	RegistrySuffix string `json:"registrySuffix"`
 	// StorageSuffix is the domain of storage endpoints, such as "core.windows.net".
 	StorageSuffix string `json:"storageSuffix"`
+	// VaultSuffix is the domain of key vaults, such as "vault.azure.net". The audience of their
+	// tokens is https://<suffix>. If empty, the environment has no key vaults.
+	VaultSuffix string `json:"vaultSuffix,omitempty"`
 }
 
 // Resources with the same name in every cloud. Sources: Azure SDKs' cloud configurations of
@@ -68,10 +71,11 @@ func environments() []Environment {
 			IssuerHost:       "sts.windows.net",
 			ExchangeAudience: "api://AzureADTokenExchange",
 			ResourceManagers: []string{"https://management.azure.com", "https://management.core.windows.net"},
-			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, resourceDevOps, "https://vault.azure.net"},
+			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, resourceDevOps},
 			GraphHost:        "graph.microsoft.com",
 			RegistrySuffix:   "azurecr.io",
 			StorageSuffix:    "core.windows.net",
+			VaultSuffix:      "vault.azure.net",
 		},
 		{
 			Name:             AzureUSGovernment,
@@ -79,10 +83,11 @@ func environments() []Environment {
 			IssuerHost:       "sts.windows.net",
 			ExchangeAudience: "api://AzureADTokenExchangeUSGov",
 			ResourceManagers: []string{"https://management.usgovcloudapi.net", "https://management.core.usgovcloudapi.net"},
-			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, "https://vault.usgovcloudapi.net"},
+			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs},
 			GraphHost:        "graph.microsoft.us",
 			RegistrySuffix:   "azurecr.us",
 			StorageSuffix:    "core.usgovcloudapi.net",
+			VaultSuffix:      "vault.usgovcloudapi.net",
 		},
 		{
 			Name:             AzureChinaCloud,
@@ -90,10 +95,11 @@ func environments() []Environment {
 			IssuerHost:       "sts.chinacloudapi.cn",
 			ExchangeAudience: "api://AzureADTokenExchangeChina",
 			ResourceManagers: []string{"https://management.chinacloudapi.cn", "https://management.core.chinacloudapi.cn"},
-			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs, "https://vault.azure.cn"},
+			Resources:        []string{resourceRegistry, resourceStorage, resourceEventHubs},
 			GraphHost:        "microsoftgraph.chinacloudapi.cn",
 			RegistrySuffix:   "azurecr.cn",
 			StorageSuffix:    "core.chinacloudapi.cn",
+			VaultSuffix:      "vault.azure.cn",
 		},
 	}
 }
@@ -111,8 +117,12 @@ func (e *Environment) issuer(tenant string) string {
 // slash. It returns false for a storage account.
 func (e *Environment) isResource(resource string) bool {
 	plain := strings.TrimSuffix(resource, "/")
-	return slices.Contains(e.Resources, plain) || slices.Contains(e.ResourceManagers, plain) || e.isGraph(resource)
+	return slices.Contains(e.Resources, plain) || slices.Contains(e.ResourceManagers, plain) || e.isGraph(resource) ||
+		(e.VaultSuffix != "" && plain == e.vaultResource())
 }
+
+// vaultResource returns the audience of key vaults.
+func (e *Environment) vaultResource() string { return "https://" + e.VaultSuffix }
 
 // isGraph reports whether an audience is Microsoft Graph's.
 func (e *Environment) isGraph(audience string) bool {
@@ -137,6 +147,9 @@ func (e Environment) validate() error {
 	}
 	if err := checkHost(e.GraphHost); err != nil && e.GraphHost != "" {
 		return setting.In("graphHost", err)
+	}
+	if err := checkHost(e.VaultSuffix); err != nil && e.VaultSuffix != "" {
+		return setting.In("vaultSuffix", err)
 	}
 	return cmp.Or(
 		setting.In("issuerHost", checkHost(e.IssuerHost)),

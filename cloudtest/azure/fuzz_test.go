@@ -2,6 +2,7 @@ package azure
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
@@ -150,6 +152,57 @@ func FuzzBlobPath(f *testing.F) {
 			}
 		case first != req.container || !isContainer(first):
 			t.Errorf("%s %s: %s, but it leads to %s", method, target, req.container, clean)
+		}
+	})
+}
+
+// FuzzKeyRequest asserts that an application with a role on one key neither learns about the other
+// key of the vault nor changes it. Every refusal has the format of key vaults, and the journal has
+// its code.
+func FuzzKeyRequest(f *testing.F) {
+	c, err := New(Config{Tenants: []Tenant{{
+		ID: fuzzTenant, Applications: []Application{{ClientID: fuzzClient}},
+		KeyVaults: []KeyVaultConfig{{Name: "vault", Keys: []string{"own", "other"}, RoleAssignments: []KeyVaultRole{
+			{ClientID: fuzzClient, Role: "Key Vault Administrator", Key: "own"},
+		}}},
+	}}}, refuseAll{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	const host = "vault.vault.azure.net"
+	token := c.issueAccessToken(c.tenants[fuzzTenant], c.tenants[fuzzTenant].apps[fuzzClient], "https://vault.azure.net", time.Now(), 1000*time.Hour)
+	other := c.keys[host+"/keys/other"]
+	for _, path := range []string{"own", "own/", "own//decrypt", "other", "own/../other", "own%2F..%2Fother/decrypt", "OWN/encrypt", "own/" + other.versions[0].id + "/encrypt", "own/x/y/decrypt"} {
+		f.Add(http.MethodGet, "/keys/"+path, "api-version=7.4", "")
+		f.Add(http.MethodPost, "/keys/"+path, "api-version=7.4", `{"alg":"RSA-OAEP","value":"AAAA"}`)
+	}
+	f.Add(http.MethodPatch, "/keys/own", "api-version=7.6", `{"attributes":{"enabled":true,"exp":-1},"key_ops":["encrypt"]}`)
+	f.Add(http.MethodDelete, "/keys/other", "api-version=7.6&x=y", "{")
+	f.Fuzz(func(t *testing.T, method, target, query, body string) {
+		u, err := url.ParseRequestURI(target)
+		if err != nil || !strings.HasPrefix(target, "/") || strings.Contains(target, "/create") || method == http.MethodDelete {
+			return // new keys take long, and a deleted key refuses everything
+		}
+		u.RawQuery = query
+		r := &http.Request{Method: method, URL: u, Host: host, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		server := &service.Server{Faults: &fault.Set{}, Journal: journal.New(1)}
+		w := httptest.NewRecorder()
+		server.Serve(w, r, c.Service(host))
+		call := server.Journal.Calls(journal.Filter{})[0]
+		var answer struct{ Error vaultError }
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || answer.Error.Code != call.Code || call.Principal == "" {
+			t.Fatalf("%q: %v, %+v", w.Body, err, call)
+		}
+		if w.Code == http.StatusOK && call.Resource != host+"/keys/own" {
+			t.Errorf("%s %s: %s, %+v", method, target, w.Body, call)
+		}
+		if w.Code != http.StatusOK && (w.Code < 400 || w.Code > 499 || call.Granted()) {
+			t.Errorf("%s %s: HTTP %d %s, %+v", method, target, w.Code, w.Body, call)
+		}
+		if c.keys[host+"/keys/other"] != other {
+			t.Errorf("%s %s changed the other key", method, target)
 		}
 	})
 }

@@ -28,6 +28,7 @@ func mask(s string) string {
 		`(ID: |Id:|"trace_id":"|"correlation_id":")[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`: "${1}REQUEST-ID",
 		`("access_token":"|"refresh_token":"|"n":"|"kid":")[^"]+`:                             "$1…",
 		`(\?|&amp;|&)sig=[^"&]+`: "${1}sig=…",
+		`(;oid=)[0-9a-f-]+`:      "${1}…",
 	} {
 		s = regexp.MustCompile(pattern).ReplaceAllString(s, with)
 	}
@@ -105,6 +106,25 @@ func TestAnswers(t *testing.T) {
 		w.store(t, shared, blobPath, "a layer")
 		const metadata = "http://" + azure.MetadataHost + "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https%3A%2F%2Fstorage.azure.com"
 		version := []string{"X-Ms-Version", storageVersion}
+		crypto := entra(vaultResource)
+		officer, err := assert(t.Context(), transport, authority, directory, pusher, token(w.issuer.Mint, "sub", subjectPusher), vaultResource+"/.default")
+		must.Succeed(t, err)
+		key := func(method, path, token, body string) *http.Request {
+			r := rig.NewRequest(t, method, "https://"+tenantKeys+"/keys/"+path+"?api-version=7.4", "application/json", body)
+			if token != "" {
+				r.Header.Set("Authorization", "Bearer "+token)
+			}
+			return r
+		}
+		for name, change := range map[string]string{"signing": `{"key_ops":["sign"]}`, "disabled": `{"attributes":{"enabled":false}}`, "late": `{"attributes":{"exp":1}}`, "early": `{"attributes":{"nbf":4000000000}}`} {
+			w.vault(t, client, http.MethodPost, tenantKeys+"/keys/"+name+"/create", officer.Token, `{"kty":"RSA"}`)
+			w.vault(t, client, http.MethodPatch, tenantKeys+"/keys/"+name, officer.Token, change)
+		}
+		for _, name := range []string{"deleted", "to-delete"} {
+			w.vault(t, client, http.MethodPost, tenantKeys+"/keys/"+name+"/create", officer.Token, `{"kty":"RSA"}`)
+		}
+		w.vault(t, client, http.MethodDelete, tenantKeys+"/keys/deleted", officer.Token, "")
+		sealed := block("RSA-OAEP-256", w.seal(t, client, keyA, crypto))
 		now := time.Now().Unix()
 		tests := map[string]*http.Request{
 			"entra-token":                     post(directory, tokenForm(good)),
@@ -168,11 +188,31 @@ func TestAnswers(t *testing.T) {
 			"blob-key":                        get("https://"+artifacts+"/tenant-a/b", "", "X-Ms-Version", storageVersion, "Authorization", "SharedKey artifacts:c2ln"),
 			"blob-bad-path":                   get("https://"+artifacts+"/tenant-a/..%2Fb", storage, version...),
 			"blob-unsupported":                get("https://"+artifacts+"/tenant-a?restype=container&comp=acl", storage, version...),
+			"vault-no-token":                  key("POST", "tenant-a/decrypt", "", ""),
+			"vault-bad-token":                 key("POST", "tenant-a/decrypt", good, sealed),
+			"vault-other-audience":            key("POST", "tenant-a/decrypt", storage, sealed),
+			"vault-other-key":                 key("POST", "tenant-b/0123456789abcdef0123456789abcdef/decrypt", crypto, sealed),
+			"vault-decrypt":                   key("POST", "tenant-a/decrypt", crypto, sealed),
+			"vault-decrypt-other-ciphertext":  key("POST", "late/decrypt", officer.Token, sealed),
+			"vault-decrypt-other-algorithm":   key("POST", "tenant-a/decrypt", crypto, block("RSA1_5", "AAAA")),
+			"vault-decrypt-not-base64":        key("POST", "tenant-a/decrypt", crypto, block("RSA-OAEP", "+/+/")),
+			"vault-decrypt-disabled":          key("POST", "disabled/decrypt", officer.Token, sealed),
+			"vault-decrypt-with-signing-key":  key("POST", "signing/decrypt", officer.Token, sealed),
+			"vault-encrypt-early":             key("POST", "early/encrypt", officer.Token, block("RSA-OAEP", "AAAA")),
+			"vault-encrypt-late":              key("POST", "late/encrypt", officer.Token, block("RSA-OAEP", "AAAA")),
+			"vault-key":                       key("GET", "tenant-a", crypto, ""),
+			"vault-key-deleted":               key("GET", "deleted", officer.Token, ""),
+			"vault-key-bad-name":              key("GET", "tenant_a", officer.Token, ""),
+			"vault-key-no-version":            get("https://"+keyA, crypto),
+			"vault-create":                    key("POST", "new/create", officer.Token, `{"kty":"RSA","key_ops":["encrypt","decrypt"],"attributes":{"exp":4000000000}}`),
+			"vault-create-deleted":            key("POST", "deleted/create", officer.Token, `{"kty":"RSA"}`),
+			"vault-delete":                    key("DELETE", "to-delete", officer.Token, ""),
+			"vault-unsupported":               key("PUT", "tenant-a", officer.Token, ""),
 			"imds-token":                      get(metadata, "", "Metadata", "true"),
 			"imds-no-header":                  get(metadata, ""),
 			"imds-unknown-identity":           get(metadata+"&client_id="+pusher, "", "Metadata", "true"),
 		}
-		faulty := map[string]string{"entra-token": azure.ServiceEntra, "acr-token": azure.ServiceRegistryTokens, "blob-nobody": azure.ServiceBlob, "imds-token": azure.ServiceIMDS}
+		faulty := map[string]string{"entra-token": azure.ServiceEntra, "acr-token": azure.ServiceRegistryTokens, "blob-nobody": azure.ServiceBlob, "vault-key": azure.ServiceKeyVault, "imds-token": azure.ServiceIMDS}
 		files := rig.Golden{Dir: filepath.Join("testdata", "answers"), Update: *update, Mask: mask}
 		check := func(name string, r *http.Request) {
 			t.Helper()
@@ -212,8 +252,10 @@ func TestNoSecrets(t *testing.T) {
 	aad, storage := w.entra(t, clientA, subjectA, registryResource), w.entra(t, clientA, subjectA, storageResource)
 	refresh := w.exchange(t, client, shared, "access_token", aad).Token
 	access := w.access(t, client, shared, refresh, "repository:tenant-a/app:pull").Token
+	crypto, dataKey := w.entra(t, clientA, subjectA, vaultResource), "ZGF0YSBrZXkgb2YgdGVuYW50IEE"
 	secrets := map[string]string{
 		"assertion": good, "refused assertion": bad, "Entra's token": aad, "token for storage": storage, "refresh token": refresh, "access token": access,
+		"token for key vaults": crypto, "data key": dataKey,
 		"client secret": "hunter2-hunter2", "account key's signature": "c2lnbmF0dXJl", "shared access signature": "x1y2z3x1y2z3",
 	}
 	var said strings.Builder
@@ -241,6 +283,15 @@ func TestNoSecrets(t *testing.T) {
 	}
 	w.blob(t, client, http.MethodGet, "/tenant-a/x?sp=r&sig=x1y2z3x1y2z3", storage)
 	w.blob(t, client, http.MethodGet, "/tenant-a/x", "", "Authorization", "SharedKey artifacts:c2lnbmF0dXJl")
+	for _, key := range []string{keyA, keyB} {
+		for _, body := range []string{block("RSA-OAEP", dataKey), block("RSA1_5", dataKey), block("RSA-OAEP", dataKey+"="), dataKey} {
+			for _, token := range []string{crypto, storage, good} {
+				if _, text, header := w.vault(t, client, http.MethodPost, key+"/encrypt", token, body); !strings.Contains(text, `"kid"`) {
+					fmt.Fprintln(&said, text, header)
+				}
+			}
+		}
+	}
 	calls := w.Journal().Calls(journal.Filter{})
 	if len(calls) < 20 {
 		t.Fatalf("%d calls", len(calls))

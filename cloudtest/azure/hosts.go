@@ -21,14 +21,16 @@ const (
 	ServiceRegistry = "acr-registry"
 	// ServiceBlob is the blob endpoint of a storage account.
 	ServiceBlob = "blob"
+	// ServiceKeyVault is the keys API of a key vault.
+	ServiceKeyVault = "key-vault"
 	// ServiceIMDS is the part of the instance metadata service that issues tokens of managed
 	// identities.
 	ServiceIMDS = "imds"
 )
 
 // Service returns the service at a host, or nil if the host is unknown. Every cloud has hosts of
-// Entra ID, Azure Resource Manager and Microsoft Graph. Registries and storage accounts have their
-// own hosts.
+// Entra ID, Azure Resource Manager and Microsoft Graph. Registries, storage accounts and key vaults
+// have their own hosts.
 func (c *Cloud) Service(host string) service.Service {
 	for _, e := range c.environments {
 		switch {
@@ -44,6 +46,9 @@ func (c *Cloud) Service(host string) service.Service {
 	defer c.mu.RUnlock()
 	if s := c.accounts[host]; s != nil {
 		return named(ServiceBlob, c.readBlob, s)
+	}
+	if v := c.vaults[host]; v != nil {
+		return named(ServiceKeyVault, c.readVault, v)
 	}
 	reg := c.registries[host]
 	switch {

@@ -31,6 +31,9 @@ type ResourceGroup struct {
 	// Registries are the names of the tenant's registries in the group. A registry with such a name
 	// need not exist.
 	Registries []string `json:"registries,omitempty"`
+	// KeyVaults are the names of the tenant's key vaults in the group. A key vault with such a name
+	// need not exist. Refusals of a key vault contain its group.
+	KeyVaults []string `json:"keyVaults,omitempty"`
 }
 
 // SubscriptionRole is the assignment of a role on a subscription or one of its resource groups.
@@ -106,7 +109,12 @@ func (s Subscription) parse(t *tenant) (*subscription, error) {
 				return nil, setting.Invalid(setting.At(field+".registries", j), "%q is not a registry's name", name)
 			}
 		}
-		g.Registries = slices.Clone(g.Registries)
+		for j, name := range g.KeyVaults {
+			if !vaultPattern.MatchString(name) {
+				return nil, setting.Invalid(setting.At(field+".keyVaults", j), "%q is not a key vault's name", name)
+			}
+		}
+		g.Registries, g.KeyVaults = slices.Clone(g.Registries), slices.Clone(g.KeyVaults)
 		parsed.groups = append(parsed.groups, g)
 	}
 	for i, a := range s.RoleAssignments {

@@ -61,6 +61,13 @@ func application(clientID, subject string) azure.Application {
 	return azure.Application{ClientID: clientID, FederatedCredentials: []azure.FederatedCredential{{Name: "cluster", Issuer: issuerURL, Subject: subject}}}
 }
 
+// tenantVault returns a key vault with a key that tenant A may use.
+func tenantVault() []azure.KeyVaultConfig {
+	return []azure.KeyVaultConfig{{
+		Name: "tenant-keys", Keys: []string{"tenant-a"}, RoleAssignments: []azure.KeyVaultRole{{ClientID: clientA, Role: "Key Vault Crypto User"}},
+	}}
+}
+
 func worldConfig() azure.Config {
 	granted := func(clientID string, permissions ...string) azure.Application {
 		a := application(clientID, subjectAdmin)
@@ -71,7 +78,7 @@ func worldConfig() azure.Config {
 		Environments: []azure.Environment{{
 			Name: "Own", AuthorityHosts: []string{"login.azure.example"}, IssuerHost: "sts.azure.example", ExchangeAudience: "api://OwnTokenExchange",
 			ResourceManagers: []string{"https://management.azure.example"}, Resources: []string{"https://containerregistry.azure.net", "https://storage.azure.com"},
-			RegistrySuffix: "registry.azure.example", StorageSuffix: "storage.azure.example",
+			RegistrySuffix: "registry.azure.example", StorageSuffix: "storage.azure.example", VaultSuffix: "vault.azure.example",
 		}},
 		Tenants: []azure.Tenant{
 			{
@@ -84,7 +91,7 @@ func worldConfig() azure.Config {
 				Subscriptions: []azure.Subscription{{
 					ID: subscriptionID, Name: "Platform",
 					ResourceGroups: []azure.ResourceGroup{
-						{Name: "tenants", Location: "westeurope", Registries: []string{"contoso", "shared", "absent"}}, {Name: "Network", Location: "westeurope"},
+						{Name: "tenants", Location: "westeurope", Registries: []string{"contoso", "shared", "absent"}, KeyVaults: []string{"tenant-keys"}}, {Name: "Network", Location: "westeurope"},
 					},
 					RoleAssignments: []azure.SubscriptionRole{
 						{ClientID: administrator, Role: "Owner"},
@@ -111,6 +118,15 @@ func worldConfig() azure.Config {
 						{ClientID: pusher, Role: "Storage Blob Data Contributor"},
 					}},
 				},
+				KeyVaults: []azure.KeyVaultConfig{{
+					Name: "tenant-keys", Keys: []string{"tenant-a", "Tenant-B"}, RoleAssignments: []azure.KeyVaultRole{
+						{ClientID: clientA, Role: "Key Vault Crypto User", Key: "tenant-a"},
+						{ClientID: clientB, Role: "12338af0-0e69-4776-bea7-57ae8d297424", Key: "tenant-b"}, // Key Vault Crypto User
+						{ClientID: pusher, Role: "Key Vault Crypto Officer"},
+						{ClientID: administrator, Role: "Key Vault Administrator"},
+						{ClientID: manager, Role: "Key Vault Crypto Service Encryption User"},
+					},
+				}},
 			},
 			{
 				ID: otherDirectory, Applications: []azure.Application{application(clientA, subjectA)},
@@ -120,9 +136,16 @@ func worldConfig() azure.Config {
 				ID: usDirectory, Environment: azure.AzureUSGovernment, Applications: []azure.Application{application(clientA, subjectA)},
 				Subscriptions: []azure.Subscription{{ID: usSubscription, Name: "Agency"}},
 				Registries:    []azure.RegistryConfig{{Name: "contoso", RoleAssignments: []azure.RegistryRole{{ClientID: clientA, Role: "AcrPull"}}}},
+				KeyVaults:     tenantVault(),
 			},
-			{ID: chinaDirectory, Environment: azure.AzureChinaCloud, Applications: []azure.Application{application(clientA, subjectA)}},
-			{ID: ownDirectory, Environment: "Own", Applications: []azure.Application{application(clientA, subjectA)}},
+			{
+				ID: chinaDirectory, Environment: azure.AzureChinaCloud, Applications: []azure.Application{application(clientA, subjectA)},
+				KeyVaults: tenantVault(),
+			},
+			{
+				ID: ownDirectory, Environment: "Own", Applications: []azure.Application{application(clientA, subjectA)},
+				KeyVaults: tenantVault(),
+			},
 		},
 		ManagedIdentity: &azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{clientA, clientB}},
 	}
