@@ -9,7 +9,9 @@
 //
 // A [Config] describes accounts, roles, repositories and buckets; [ParseConfig] reads it from JSON.
 // AWS accounts have IAM's own trust and permission policies. Azure tenants have applications with
-// federated credentials, and role assignments on registries, storage accounts and subscriptions.
+// federated credentials, and role assignments on registries, storage accounts, key vaults and
+// subscriptions.
+// Google Cloud projects have IAM policies, and so have their buckets, repositories and keys.
 // Alibaba Cloud accounts have RAM's own trust policies.
 //
 //	cloud, err := cloudtest.New(cloudtest.Config{AWS: aws.Config{Accounts: []aws.Account{{
@@ -100,6 +102,7 @@
 //	PUT    /azure/tenants/{tenant}/federated-credentials  an azure.FederatedCredential, with ?client-id=; DELETE with ?client-id=&name=
 //	PUT    /azure/tenants/{tenant}/registries      an azure.RegistryConfig; DELETE with ?name=
 //	PUT    /azure/tenants/{tenant}/storage-accounts  an azure.StorageAccountConfig; DELETE with ?name=
+//	PUT    /azure/tenants/{tenant}/key-vaults      an azure.KeyVaultConfig; DELETE with ?name=
 //	PUT    /azure/managed-identity                 an azure.ManagedIdentity
 //	POST   /gcp/projects                           a gcp.Project
 //	PUT    /gcp/projects/{project}/bindings        a list of gcp.Binding
@@ -108,6 +111,7 @@
 //	PUT    /gcp/projects/{project}/service-accounts  a gcp.ServiceAccount; DELETE with ?email=
 //	PUT    /gcp/projects/{project}/repositories    a gcp.Repository; DELETE with ?location=&name=
 //	PUT    /gcp/projects/{project}/buckets         a gcp.Bucket; DELETE with ?name=
+//	PUT    /gcp/projects/{project}/key-rings       a gcp.KeyRing; keys that exist stay
 //	PUT    /gcp/metadata                           a gcp.Metadata; DELETE
 //	POST   /alibaba/accounts                       an alibaba.Account
 //	PUT    /alibaba/accounts/{account}/oidc-providers  an alibaba.OIDCProvider; DELETE with ?name=

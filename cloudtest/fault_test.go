@@ -58,6 +58,7 @@ func serviceCalls() []serviceCall {
 		{azure.ServiceRegistry, "Ping", "GET", "https://contoso.azurecr.io/v2/", nil},
 		{azure.ServiceRegistry, "PullBlob", "GET", "https://contoso.westeurope.data.azurecr.io/v2/a/blobs/sha256:0", nil},
 		{azure.ServiceBlob, "ReadBlob", "GET", "https://artifacts.blob.core.windows.net/tenant-a/b", nil},
+		{azure.ServiceKeyVault, "Decrypt", "POST", "https://tenant-keys.vault.azure.net/keys/sops/decrypt?api-version=7.4", nil},
 		{azure.ServiceIMDS, "ManagedIdentityToken", "GET", "http://169.254.169.254/metadata/identity/oauth2/token", nil},
 		{gcp.ServiceSTS, "ExchangeToken", "POST", "https://sts.googleapis.com/v1/token", []string{"Content-Type", form}},
 		{gcp.ServiceIAMCredentials, "GenerateAccessToken", "POST", "https://iamcredentials.googleapis.com/v1/projects/-/serviceAccounts/x:generateAccessToken", nil},
@@ -65,6 +66,7 @@ func serviceCalls() []serviceCall {
 		{gcp.ServiceResourceManager, "GetProject", "GET", "https://cloudresourcemanager.googleapis.com/v1/projects/x", nil},
 		{gcp.ServiceUsage, "BatchEnableServices", "POST", "https://serviceusage.googleapis.com/v1/projects/x/services:batchEnable", nil},
 		{gcp.ServiceRegistryAPI, "GetIamPolicy", "GET", "https://artifactregistry.googleapis.com/v1/projects/x/locations/us/repositories/x:getIamPolicy", nil},
+		{gcp.ServiceKMS, "Decrypt", "POST", "https://cloudkms.googleapis.com/v1/projects/x/locations/global/keyRings/x/cryptoKeys/x:decrypt", nil},
 		{gcp.ServiceMetadata, "project/project-id", "GET", "http://metadata.google.internal/computeMetadata/v1/project/project-id", nil},
 		{gcp.ServiceAccounts, "GetDocument", "GET", "https://accounts.google.com/.well-known/openid-configuration", nil},
 		{gcp.ServiceRegistry, "Ping", "GET", "https://" + dockerHost + "/v2/", nil},
@@ -92,6 +94,7 @@ func newFaultyCloud(t *testing.T) *cloudtest.Cloud {
 		Tenants: []azure.Tenant{{
 			ID: directory, Applications: []azure.Application{{ClientID: client}},
 			Registries: []azure.RegistryConfig{{Name: "contoso", DataEndpoints: []string{"westeurope"}}}, StorageAccounts: []azure.StorageAccountConfig{{Name: "artifacts"}},
+			KeyVaults: []azure.KeyVaultConfig{{Name: "tenant-keys"}},
 		}},
 		ManagedIdentity: &azure.ManagedIdentity{Tenant: directory, ClientIDs: []string{client}},
 	}

@@ -21,9 +21,9 @@ func Services() []string {
 		aws.GenericServices(),
 		[]string{
 			azure.ServiceEntra, azure.ServiceResourceManager, azure.ServiceGraph,
-			azure.ServiceRegistryTokens, azure.ServiceRegistry, azure.ServiceBlob, azure.ServiceIMDS,
+			azure.ServiceRegistryTokens, azure.ServiceRegistry, azure.ServiceBlob, azure.ServiceKeyVault, azure.ServiceIMDS,
 			gcp.ServiceSTS, gcp.ServiceIAMCredentials, gcp.ServiceAccounts, gcp.ServiceRegistry, gcp.ServiceStorage, gcp.ServiceMetadata,
-			gcp.ServiceIAM, gcp.ServiceResourceManager, gcp.ServiceUsage, gcp.ServiceRegistryAPI,
+			gcp.ServiceIAM, gcp.ServiceResourceManager, gcp.ServiceUsage, gcp.ServiceRegistryAPI, gcp.ServiceKMS,
 			alibaba.ServiceSTS,
 			journal.ServiceHandler, journal.ServiceProxy,
 		},

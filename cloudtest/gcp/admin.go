@@ -21,6 +21,7 @@ type Admin struct {
 	DeleteRepository     func(ctx context.Context, project, location, name string) error
 	PutBucket            func(ctx context.Context, project string, b Bucket) error
 	DeleteBucket         func(ctx context.Context, project, name string) error
+	PutKeyRing           func(ctx context.Context, project string, k KeyRing) error
 	PutMetadata          func(ctx context.Context, m Metadata) error
 	DeleteMetadata       func(ctx context.Context) error
 }
@@ -42,6 +43,7 @@ func NewAdmin(t *change.Table[*Cloud]) Admin {
 		DeleteRepository:     change.DeleteIn(t, "DELETE"+in+"/repositories?location&name", (*Cloud).DeleteRepository),
 		PutBucket:            change.Put(t, "PUT"+in+"/buckets", (*Cloud).PutBucket),
 		DeleteBucket:         change.Delete(t, "DELETE"+in+"/buckets?name", (*Cloud).DeleteBucket),
+		PutKeyRing:           change.Put(t, "PUT"+in+"/key-rings", (*Cloud).PutKeyRing),
 		PutMetadata:          change.Set(t, "PUT /gcp/metadata", (*Cloud).PutMetadata),
 		DeleteMetadata:       change.Clear(t, "DELETE /gcp/metadata", (*Cloud).DeleteMetadata),
 	}

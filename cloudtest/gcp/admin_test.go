@@ -40,6 +40,12 @@ func TestAdmin(t *testing.T) {
 			return a.GCP().PutRepository(ctx, project, gcp.Repository{Location: "us", Name: "apps", Bindings: bind("roles/artifactregistry.reader", "allUsers")})
 		}, 0},
 		{"bucket", func(ctx context.Context) error { return a.GCP().PutBucket(ctx, project, gcp.Bucket{Name: "tenant-c"}) }, 0},
+		{"key ring", func(ctx context.Context) error {
+			return a.GCP().PutKeyRing(ctx, project, gcp.KeyRing{Location: "global", Name: "sops", Keys: []gcp.CryptoKey{{Name: "tenant-c", Bindings: bind(roleDecrypt, "serviceAccount:"+email)}}})
+		}, 0},
+		{"key ring without a location", func(ctx context.Context) error {
+			return a.GCP().PutKeyRing(ctx, project, gcp.KeyRing{Name: "sops"})
+		}, http.StatusBadRequest},
 		{"bindings", func(ctx context.Context) error {
 			return a.GCP().PutBindings(ctx, project, bind("roles/storage.objectViewer", "serviceAccount:"+email))
 		}, 0},

@@ -1,7 +1,8 @@
 // Package gcp is the local Google Cloud. It has projects with workload identity pools, GKE
 // clusters, service accounts and IAM policies. Its services are the Security Token Service, the IAM
-// Service Account Credentials API, the metadata server, Artifact Registry and Cloud Storage. It
-// also has the management methods with which an administrator makes a project trust a cluster.
+// Service Account Credentials API, the metadata server, Artifact Registry, Cloud Storage and Cloud
+// KMS. It also has the management methods with which an administrator makes a project trust a
+// cluster.
 //
 // It verifies what Google Cloud verifies: tokens against their issuer's keys, attribute mappings
 // and conditions, IAM bindings. It answers with Google's error codes, HTTP statuses and bodies.
@@ -56,6 +57,7 @@ type project struct {
 	pools                map[string]*pool
 	clusters             map[string]*cluster // by URL
 	repos                map[repositoryKey]*repository
+	keyRings             map[string]*keyRing // by location and name, see ringKey
 }
 
 // pool, cluster, account, repository and bucket are immutable once stored. A change stores a new
@@ -126,6 +128,7 @@ func (c *Cloud) AddProject(config Project) error {
 	p := &project{
 		id: config.ID, number: config.Number, universe: cmp.Or(config.UniverseDomain, DefaultUniverse),
 		pools: map[string]*pool{}, clusters: map[string]*cluster{}, repos: map[repositoryKey]*repository{},
+		keyRings: map[string]*keyRing{},
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,6 +161,7 @@ func (c *Cloud) fill(p *project, config Project) error {
 		setting.Fill("repositories", "repository", config.Repositories,
 			func(x Repository) string { return repositoryKey{x.Location, x.Name}.String() }, p.putRepository),
 		setting.Fill("buckets", "bucket", config.Buckets, func(x Bucket) string { return x.Name }, putBucket),
+		setting.Fill("keyRings", "key ring", config.KeyRings, func(x KeyRing) string { return ringKey(x.Location, x.Name) }, p.putKeyRing),
 	)
 }
 
@@ -295,6 +299,12 @@ func (c *Cloud) forget(member string) {
 		for key, old := range p.repos {
 			p.repos[key] = &repository{key: key, policy: old.policy.without(member)}
 		}
+		for _, ring := range p.keyRings {
+			ring.policy = ring.policy.without(member)
+			for _, key := range ring.keys {
+				key.policy = key.policy.without(member)
+			}
+		}
 	}
 }
 
@@ -324,6 +334,13 @@ func (c *Cloud) DeleteBucket(projectID, name string) error {
 	})
 }
 
+// PutKeyRing adds a key ring of Cloud KMS with its keys. If the key ring exists, PutKeyRing replaces
+// its policy, and the policies of the keys that x names. No key ever disappears or changes. As in
+// Google Cloud, there is no way to delete a key ring.
+func (c *Cloud) PutKeyRing(projectID string, x KeyRing) error {
+	return c.change(projectID, func(p *project) error { return p.putKeyRing(x) })
+}
+
 // Service returns the service at a host, or nil if Google Cloud has no such host. The public
 // universe and every project's universe have hosts for the APIs. Each of them also has hosts for
 // the registries in all locations, if the local cloud knows the universe's registries. One more
@@ -348,6 +365,8 @@ func (c *Cloud) Service(host string) service.Service {
 			return c.readManagement(r, ep, usageMethods())
 		case ServiceRegistryAPI:
 			return c.readManagement(r, ep, repositoryMethods())
+		case ServiceKMS:
+			return c.readManagement(r, ep, kmsMethods(), scopeKMS)
 		case ServiceAccounts:
 			return c.readAccounts(r)
 		case ServiceRegistry:

@@ -43,6 +43,8 @@ type Project struct {
 	Repositories []Repository `json:"repositories,omitempty"`
 	// Buckets are buckets of Cloud Storage.
 	Buckets []Bucket `json:"buckets,omitempty"`
+	// KeyRings are key rings of Cloud KMS, unique by location and name.
+	KeyRings []KeyRing `json:"keyRings,omitempty"`
 }
 
 // Binding gives a role to members. Source: IAM API, Binding. Binding has no field for a condition,
@@ -137,6 +139,27 @@ type Bucket struct {
 	// Name is the bucket's name, unique across all projects.
 	Name string `json:"name"`
 	// Bindings are the bucket's IAM policy.
+	Bindings []Binding `json:"bindings,omitempty"`
+}
+
+// KeyRing is a key ring of Cloud KMS.
+type KeyRing struct {
+	// Location is a region, a multi-region such as "europe", or "global".
+	Location string `json:"location"`
+	// Name is the key ring's ID: 1 to 63 letters, digits, hyphens and underscores.
+	Name string `json:"name"`
+	// Bindings are the key ring's IAM policy. All of its keys inherit it.
+	Bindings []Binding `json:"bindings,omitempty"`
+	// Keys are the key ring's keys, unique by name.
+	Keys []CryptoKey `json:"keys,omitempty"`
+}
+
+// CryptoKey is a key of Cloud KMS that encrypts and decrypts. The local cloud makes it with one
+// version. Callers of Cloud KMS can add, disable and destroy versions.
+type CryptoKey struct {
+	// Name is the key's ID, in the same form as the key ring's.
+	Name string `json:"name"`
+	// Bindings are the key's IAM policy.
 	Bindings []Binding `json:"bindings,omitempty"`
 }
 

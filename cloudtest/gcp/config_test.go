@@ -89,6 +89,7 @@ func TestConfigRefusals(t *testing.T) {
 				ServiceAccounts: []ServiceAccount{{Email: "tenant-a@my-org-project.iam.gserviceaccount.com"}},
 				Repositories:    []Repository{{Location: "us", Name: "gcr.io"}},
 				Buckets:         []Bucket{{Name: "tenant-a", Bindings: []Binding{{Role: "roles/storage.legacyBucketReader", Members: []string{"allUsers"}}}}},
+				KeyRings:        []KeyRing{{Location: "global", Name: "tenants", Keys: []CryptoKey{{Name: "tenant-a"}}}},
 			}},
 			Metadata: &Metadata{Project: "my-org-project", ClusterLocation: "europe-west1", ClusterName: "tenants", KubernetesServiceAccount: "a/b"},
 		}
@@ -145,6 +146,13 @@ func TestConfigRefusals(t *testing.T) {
 		{"bucket of two projects", "projects[1].buckets[0].name", func(c *Config) {
 			c.Projects = append(c.Projects, Project{ID: "other-project", Number: "1", Buckets: []Bucket{{Name: "tenant-a"}}})
 		}},
+		{"key ring's location", "projects[0].keyRings[0].location", func(c *Config) { c.Projects[0].KeyRings[0].Location = "Europe" }},
+		{"key ring's name", "projects[0].keyRings[0].name", func(c *Config) { c.Projects[0].KeyRings[0].Name = "a/b" }},
+		{"key ring twice", "projects[0].keyRings[1]", func(c *Config) { c.Projects[0].KeyRings = append(c.Projects[0].KeyRings, c.Projects[0].KeyRings[0]) }},
+		{"key ring's role", "projects[0].keyRings[0].bindings[0].role", func(c *Config) { c.Projects[0].KeyRings[0].Bindings = []Binding{{Role: "roles/owner"}} }},
+		{"key's name", "projects[0].keyRings[0].keys[0].name", func(c *Config) { c.Projects[0].KeyRings[0].Keys[0].Name = "" }},
+		{"key's role", "projects[0].keyRings[0].keys[0].bindings[0].role", func(c *Config) { c.Projects[0].KeyRings[0].Keys[0].Bindings = []Binding{{Role: "roles/owner"}} }},
+		{"key twice", "projects[0].keyRings[0].keys[1]", func(c *Config) { c.Projects[0].KeyRings[0].Keys = []CryptoKey{{Name: "a"}, {Name: "a"}} }},
 		{"metadata's project", "metadata.project", func(c *Config) { c.Metadata.Project = "other-project" }},
 		{"metadata's cluster", "metadata.clusterName", func(c *Config) { c.Metadata.ClusterName = "other" }},
 		{"half a cluster", "metadata.clusterName", func(c *Config) { c.Metadata.ClusterLocation = "" }},

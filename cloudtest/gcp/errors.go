@@ -33,6 +33,17 @@ type errorInfo struct {
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
+// preconditionFailure is google.rpc.PreconditionFailure, another detail of errors.
+type preconditionFailure struct {
+	Type       string      `json:"@type"`
+	Violations []violation `json:"violations"`
+}
+
+type violation struct {
+	Type    string `json:"type"`
+	Subject string `json:"subject"`
+}
+
 const jsonType = "application/json; charset=UTF-8"
 
 func writeJSON(contentType string, status int, body any) service.Answer {
@@ -70,16 +81,16 @@ func rpc() service.Protocol {
 
 func refuseRPC(r *service.Request, e *service.Refusal) service.Answer {
 	type status struct {
-		Code    int          `json:"code"`
-		Message string       `json:"message"`
-		Status  string       `json:"status"`
-		Details []*errorInfo `json:"details,omitempty"`
+		Code    int    `json:"code"`
+		Message string `json:"message"`
+		Status  string `json:"status"`
+		Details []any  `json:"details,omitempty"`
 	}
 	s := status{Code: e.Status, Message: e.Message, Status: e.Code}
-	detail, ok := e.Detail.(*errorInfo)
-	if ok {
-		s.Details = []*errorInfo{detail}
+	if e.Detail != nil {
+		s.Details = []any{e.Detail}
 	}
+	detail, ok := e.Detail.(*errorInfo)
 	if e.Status == http.StatusUnauthorized {
 		challenge := `Bearer realm="https://accounts.google.com/"`
 		if ok && detail.Reason != infoMissing {
@@ -98,6 +109,7 @@ const (
 	codeNotFound        = "NOT_FOUND"
 	codeExists          = "ALREADY_EXISTS"
 	codeAborted         = "ABORTED"
+	codePrecondition    = "FAILED_PRECONDITION"
 	codeExhausted       = "RESOURCE_EXHAUSTED"
 	codeUnavailable     = "UNAVAILABLE"
 	codeInternal        = "INTERNAL"
@@ -119,6 +131,7 @@ const (
 	infoScope   = "ACCESS_TOKEN_SCOPE_INSUFFICIENT"
 	infoRate    = "RATE_LIMIT_EXCEEDED"
 	infoDenied  = "IAM_PERMISSION_DENIED"
+	infoProject = "USER_PROJECT_DENIED"
 )
 
 // htmlPage returns the error page of Google's front end and the metadata server.

@@ -20,6 +20,8 @@ const (
 	ServiceUsage = "serviceusage"
 	// ServiceRegistryAPI is the Artifact Registry API, which manages repositories.
 	ServiceRegistryAPI = "artifactregistry"
+	// ServiceKMS is Cloud KMS.
+	ServiceKMS = "cloudkms"
 	// ServiceMetadata is the metadata server of a GKE node or a virtual machine.
 	ServiceMetadata = "metadata"
 	// ServiceAccounts is accounts.google.com, the OIDC issuer of the metadata server's identity
@@ -66,6 +68,7 @@ func apis() map[string]string {
 	return map[string]string{
 		"sts": ServiceSTS, "iamcredentials": ServiceIAMCredentials, "storage": ServiceStorage, "iam": ServiceIAM,
 		"cloudresourcemanager": ServiceResourceManager, "serviceusage": ServiceUsage, "artifactregistry": ServiceRegistryAPI,
+		"cloudkms": ServiceKMS,
 	}
 }
 

@@ -29,6 +29,8 @@ func TestHosts(t *testing.T) {
 		"cloudresourcemanager.googleapis.com":    {service: ServiceResourceManager, universe: public},
 		"serviceusage.googleapis.com":            {service: ServiceUsage, universe: public},
 		"artifactregistry.googleapis.com":        {service: ServiceRegistryAPI, universe: public},
+		"cloudkms.googleapis.com":                {service: ServiceKMS, universe: public},
+		"cloudkms.apis-sovereign.example":        {service: ServiceKMS, universe: sovereign},
 		"us-docker.pkg.dev":                      registry("us"),
 		"europe-docker.pkg.dev":                  registry("europe"),
 		"asia-docker.pkg.dev":                    registry("asia"),
@@ -68,6 +70,8 @@ func TestHosts(t *testing.T) {
 		"sts.us-central1.rep.apis-sovereign.example":     {},
 		"iamcredentials.us-central1.rep.googleapis.com":  {},
 		"iam.us-central1.rep.googleapis.com":             {},
+		"cloudkms.us-central1.rep.googleapis.com":        {},
+		"kms.googleapis.com":                             {},
 		"xiam.googleapis.com":                            {},
 		"sts.apis-other.example":                         {},
 		"googleapis.com":                                 {},
@@ -121,7 +125,7 @@ func FuzzHosts(f *testing.F) {
 			again = []string{"iamcredentials." + DefaultUniverse}
 		case ServiceIAM:
 			again = []string{"iam." + DefaultUniverse}
-		case ServiceResourceManager, ServiceUsage, ServiceRegistryAPI:
+		case ServiceResourceManager, ServiceUsage, ServiceRegistryAPI, ServiceKMS:
 			again = []string{ep.service + "." + DefaultUniverse}
 		case ServiceStorage:
 			again = []string{strings.TrimPrefix(ep.bucket+".storage."+DefaultUniverse, ".")}

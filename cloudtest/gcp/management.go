@@ -36,8 +36,11 @@ type managementCall struct {
 }
 
 // readManagement implements [service.Service] for an API that has the given methods. The caller
-// must send an access token, and must have the permission that the called method requires.
-func (c *Cloud) readManagement(r *service.Request, ep endpoint, methods []managementMethod) (service.Protocol, service.Handler) {
+// must send an access token, and must have the permission that the called method requires. The
+// token's scopes must include cloud-platform or one of the given scopes.
+func (c *Cloud) readManagement(
+	r *service.Request, ep endpoint, methods []managementMethod, scopes ...string,
+) (service.Protocol, service.Handler) {
 	protocol := rpc()
 	protocol.Broken = service.Whole(http.StatusOK, jsonType, []byte("{\n  \"name\": \"projects/"))
 	for _, m := range methods {
@@ -52,9 +55,12 @@ func (c *Cloud) readManagement(r *service.Request, ep endpoint, methods []manage
 			return protocol, unread.Handle
 		}
 		return protocol, func(r *service.Request) (service.Answer, *service.Refusal) {
-			who, refusal := c.authenticate(r, ep.universe, m.api+"."+m.name, scopeCloudPlatform)
+			who, refusal := c.authenticate(r, ep.universe, m.api+"."+m.name, append(scopes, scopeCloudPlatform)...)
 			r.Call.Principal = who.name()
 			if refusal != nil {
+				return nil, refusal
+			}
+			if refusal := c.useProject(r, who); refusal != nil {
 				return nil, refusal
 			}
 			query, refusal := readQuery(r.URL.RawQuery, m.query)
@@ -69,6 +75,23 @@ func (c *Cloud) readManagement(r *service.Request, ep endpoint, methods []manage
 		}
 	}
 	return page(), notFound().Handle
+}
+
+// useProject checks that the caller may use the project whose quota it wants to use. A client names
+// the project in the header X-Goog-User-Project. Source: Google Cloud APIs, "System parameters".
+func (c *Cloud) useProject(r *service.Request, who principal) *service.Refusal {
+	name := r.Header.Get("X-Goog-User-Project")
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if p := c.findProject(name, who.universe); name == "" || (p != nil && c.allowed(who, permServiceUse, p.id, nil)) {
+		return nil
+	}
+	return service.Refuse(http.StatusForbidden, codeDenied, "Caller does not have required permission to use project "+name+
+		". Grant the caller the roles/serviceusage.serviceUsageConsumer role, or a custom role with the serviceusage.services.use permission, "+
+		"by visiting https://console.developers.google.com/iam-admin/iam/project?project="+url.QueryEscape(name)+
+		" and then retry. Propagation of the new permission may take a few minutes.").
+		With(info(infoProject, "consumer", "projects/"+name, "service", r.Call.Host)).
+		Because("no binding on project " + name + " gives " + permServiceUse + " to " + who.name())
 }
 
 // matchPath returns the parts of a path at the positions where the pattern has "*".
@@ -98,7 +121,7 @@ func readQuery(raw string, known []string) (url.Values, *service.Refusal) {
 		switch {
 		case len(values) != 1:
 			return nil, invalidArgument("Query parameter '" + name + "' is given twice.")
-		case name == "alt" && values[0] == "json":
+		case name == "alt" && values[0] == "json", name == "$alt" && strings.HasPrefix(values[0], "json"), name == "prettyPrint":
 		case !slices.Contains(known, name):
 			return nil, invalidArgument(`Invalid JSON payload received. Unknown name "` +
 				name + `": Cannot bind query parameter. Field '` + name +

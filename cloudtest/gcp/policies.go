@@ -65,9 +65,11 @@ func (p policy) answer() policyMessage {
 }
 
 // readPolicy reads the body of SetIamPolicy. It refuses field masks, conditions and audit settings.
+// SDKs repeat the resource that is in the path.
 func (call *managementCall) readPolicy() (policyMessage, *service.Refusal) {
 	var q struct {
-		Policy *policyMessage `json:"policy"`
+		Resource string         `json:"resource"`
+		Policy   *policyMessage `json:"policy"`
 	}
 	refusal := call.readJSON(&q)
 	switch {

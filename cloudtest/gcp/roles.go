@@ -14,6 +14,7 @@ const (
 	permDelete             = "artifactregistry.repositories.deleteArtifacts"
 	permProjectGet         = "resourcemanager.projects.get"
 	permServiceEnable      = "serviceusage.services.enable"
+	permServiceUse         = "serviceusage.services.use"
 	permPoolCreate         = "iam.workloadIdentityPools.create"
 	permProviderCreate     = "iam.workloadIdentityPoolProviders.create"
 	permAccountCreate      = "iam.serviceAccounts.create"
@@ -28,22 +29,43 @@ const (
 	permObjectCreate       = "storage.objects.create"
 	permObjectDelete       = "storage.objects.delete"
 	permObjectUpdate       = "storage.objects.update"
+	permRingCreate         = "cloudkms.keyRings.create"
+	permRingGet            = "cloudkms.keyRings.get"
+	permRingGetPolicy      = "cloudkms.keyRings.getIamPolicy"
+	permRingSetPolicy      = "cloudkms.keyRings.setIamPolicy"
+	permKeyCreate          = "cloudkms.cryptoKeys.create"
+	permKeyGet             = "cloudkms.cryptoKeys.get"
+	permKeyUpdate          = "cloudkms.cryptoKeys.update"
+	permKeyGetPolicy       = "cloudkms.cryptoKeys.getIamPolicy"
+	permKeySetPolicy       = "cloudkms.cryptoKeys.setIamPolicy"
+	permVersionCreate      = "cloudkms.cryptoKeyVersions.create"
+	permVersionGet         = "cloudkms.cryptoKeyVersions.get"
+	permVersionUpdate      = "cloudkms.cryptoKeyVersions.update"
+	permVersionDestroy     = "cloudkms.cryptoKeyVersions.destroy"
+	permEncrypt            = "cloudkms.cryptoKeyVersions.useToEncrypt"
+	permDecrypt            = "cloudkms.cryptoKeyVersions.useToDecrypt"
 	rolePrefixLegacyBucket = "roles/storage.legacy"
 )
 
 // rolePermissions maps each predefined role to those of its permissions that the local cloud
 // checks. A binding with an unknown role is refused, because it would have no effect. Basic roles
 // (owner, editor, viewer) are unknown on purpose. Sources: IAM, "IAM roles and permissions index";
-// Artifact Registry, "Roles and permissions"; Cloud Storage, "IAM roles for Cloud Storage".
+// Artifact Registry, "Roles and permissions"; Cloud Storage, "IAM roles for Cloud Storage"; Cloud
+// KMS, "Permissions and roles". An administrator of keys may not encrypt or decrypt.
 func rolePermissions() map[string][]string {
 	editObjects := []string{permObjectGet, permObjectList, permObjectCreate, permObjectDelete, permObjectUpdate}
 	writeLegacy := []string{permBucketGet, permObjectList, permObjectCreate, permObjectDelete}
+	adminKeys := []string{
+		permProjectGet, permRingCreate, permRingGet, permRingGetPolicy, permRingSetPolicy,
+		permKeyCreate, permKeyGet, permKeyUpdate, permKeyGetPolicy, permKeySetPolicy,
+		permVersionCreate, permVersionGet, permVersionUpdate, permVersionDestroy,
+	}
 	return map[string][]string{
 		"roles/iam.workloadIdentityUser":             {permAccessToken, permIDToken},
 		"roles/iam.serviceAccountTokenCreator":       {permAccessToken, permIDToken, permDelegate},
 		"roles/iam.serviceAccountOpenIdTokenCreator": {permIDToken},
 		"roles/browser":                        {permProjectGet},
-		"roles/serviceusage.serviceUsageAdmin": {permProjectGet, permServiceEnable},
+		"roles/serviceusage.serviceUsageAdmin": {permProjectGet, permServiceEnable, permServiceUse},
 		"roles/iam.workloadIdentityPoolAdmin":  {permProjectGet, permPoolCreate, permProviderCreate},
 		"roles/iam.serviceAccountAdmin":        {permProjectGet, permAccountCreate, permAccountGetPolicy, permAccountSetPolicy},
 		"roles/artifactregistry.reader":        {permDownload},
@@ -60,6 +82,12 @@ func rolePermissions() map[string][]string {
 		"roles/storage.legacyBucketReader":     {permBucketGet, permObjectList},
 		"roles/storage.legacyBucketWriter":     writeLegacy,
 		"roles/storage.legacyBucketOwner":      writeLegacy,
+
+		"roles/serviceusage.serviceUsageConsumer":    {permServiceUse},
+		"roles/cloudkms.admin":                       adminKeys,
+		"roles/cloudkms.cryptoKeyEncrypter":          {permProjectGet, permEncrypt},
+		"roles/cloudkms.cryptoKeyDecrypter":          {permProjectGet, permDecrypt},
+		"roles/cloudkms.cryptoKeyEncrypterDecrypter": {permProjectGet, permEncrypt, permDecrypt},
 	}
 }
 

@@ -26,6 +26,7 @@ const (
 	scopeCloudPlatform = scopePrefix + "cloud-platform"
 	scopeCloudReadOnly = scopePrefix + "cloud-platform.read-only"
 	scopeIAM           = scopePrefix + "iam"
+	scopeKMS           = scopePrefix + "cloudkms"
 	scopeStorageRead   = scopePrefix + "devstorage.read_only"
 	scopeStorageWrite  = scopePrefix + "devstorage.read_write"
 	scopeStorageFull   = scopePrefix + "devstorage.full_control"
