@@ -115,6 +115,8 @@ func TestKMSEncrypts(t *testing.T) {
 	context := map[string]string{"tenant": "a"}
 	sealed, err := client.Encrypt(t.Context(), &kms.EncryptInput{KeyId: &key, Plaintext: []byte("secret"), EncryptionContext: context})
 	must.Succeed(t, err)
+	bare, err := client.Encrypt(t.Context(), &kms.EncryptInput{KeyId: &key, Plaintext: []byte("secret")})
+	must.Succeed(t, err)
 	for name, tt := range map[string]struct {
 		input kms.DecryptInput
 		want  string // KMS's error code; empty if decrypted
@@ -124,6 +126,7 @@ func TestKMSEncrypts(t *testing.T) {
 		"another key":     {kms.DecryptInput{CiphertextBlob: sealed.CiphertextBlob, EncryptionContext: context, KeyId: &other}, "IncorrectKeyException"},
 		"another context": {kms.DecryptInput{CiphertextBlob: sealed.CiphertextBlob}, "InvalidCiphertextException"},
 		"not a blob":      {kms.DecryptInput{CiphertextBlob: []byte("x")}, "InvalidCiphertextException"},
+		"empty context":   {kms.DecryptInput{CiphertextBlob: bare.CiphertextBlob, EncryptionContext: map[string]string{}}, ""},
 	} {
 		out, err := client.Decrypt(t.Context(), &tt.input)
 		if got := outcomeOf(err).Code; got != tt.want || (err == nil && string(out.Plaintext) != "secret") {

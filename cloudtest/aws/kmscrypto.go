@@ -164,8 +164,14 @@ func (input cryptInput) check() *service.Refusal {
 	return nil
 }
 
-// context returns the encryption context as bytes, which are authenticated and not stored.
-func (input cryptInput) context() []byte { return wire.Must(json.Marshal(input.EncryptionContext)) }
+// context returns the encryption context as bytes, which are authenticated and not stored. A context
+// without entries is the same as no context.
+func (input cryptInput) context() []byte {
+	if len(input.EncryptionContext) == 0 {
+		return nil
+	}
+	return wire.Must(json.Marshal(input.EncryptionContext))
+}
 
 // newAEAD makes a symmetric key. It cannot fail, because 32 bytes are a valid AES key.
 func newAEAD() cipher.AEAD {
