@@ -1,0 +1,56 @@
+package keyservice
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+
+	"golang.org/x/oauth2"
+	cloudkms "google.golang.org/api/cloudkms/v1"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/api/option"
+
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/gcp"
+	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+)
+
+// decryptGCP decrypts with Google Cloud KMS. Source: Cloud KMS REST reference, cryptoKeys.decrypt.
+func (s *Service) decryptGCP(ctx context.Context, key masterkey.Key, options []auth.Option) ([]byte, error) {
+	named, err := endpoint.ParseCloudKMSKey(key.GCP.ResourceID)
+	if err != nil {
+		return nil, err
+	}
+	encrypted, err := decode(base64.StdEncoding, key.Encrypted)
+	if err != nil {
+		return nil, err
+	}
+	host := s.Clouds.GCP.Universe().CloudKMSHost()
+	client := s.client(host)
+	client.Transport = &oauth2.Transport{Source: gcp.NewTokenSource(ctx, s.Clouds.GCP, options...), Base: client.Transport}
+	service, err := cloudkms.NewService(ctx, option.WithHTTPClient(client), option.WithEndpoint("https://"+host+"/"))
+	if err != nil {
+		return nil, err
+	}
+	request := &cloudkms.DecryptRequest{Ciphertext: base64.StdEncoding.EncodeToString(encrypted)}
+	answer, err := service.Projects.Locations.KeyRings.CryptoKeys.Decrypt(named.String(), request).Context(ctx).Do()
+	if err != nil {
+		return nil, gcpError(err)
+	}
+	return decode(base64.StdEncoding, answer.Plaintext)
+}
+
+// gcpError converts an error of Google's client.
+func gcpError(err error) error {
+	if _, ok := errors.AsType[*auth.Error](err); ok {
+		return err
+	}
+	failure := &serviceError{service: "Google Cloud KMS"}
+	if answer, ok := errors.AsType[*googleapi.Error](err); ok {
+		failure.status, failure.message = answer.Code, answer.Message
+		return failure
+	}
+	failure.err = err
+	return failure
+}
