@@ -161,6 +161,11 @@ const (
 	// ReasonBuildUnavailable says that the controller could not start a build. Retried.
 	ReasonBuildUnavailable = "BuildUnavailable"
 
+	// ReasonDecryptionFailed says that an encrypted file cannot be decrypted. The message names the
+	// file, its keys, who asked each key service, and the answer. Terminal if only another artifact
+	// helps, and otherwise retried.
+	ReasonDecryptionFailed = "DecryptionFailed"
+
 	// ReasonSubstitutionFailed says that a ConfigMap or a Secret of spec.postBuild.substituteFrom
 	// cannot be read as the tenant. Retried.
 	ReasonSubstitutionFailed = "SubstitutionFailed"

@@ -2,7 +2,9 @@
 // and applies them as a ServiceAccount of the tenant.
 //
 // The program can act as every ServiceAccount of the tenants' namespaces. So it does not parse what
-// tenants write: a child of the same program, which may do nothing else, builds the manifests.
+// tenants write: a child of the same program, which may do nothing else, builds the manifests. The
+// child also reads encrypted files. This process decrypts only their data keys, at the clouds' key
+// services, with tokens for the tenant's ServiceAccount.
 package main
 
 import (
@@ -10,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"math"
 	"net/http"
@@ -22,17 +25,23 @@ import (
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth"
+	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/kube"
+	authmanager "github.com/lanyard-dev/lanyard/auth/kube/manager"
+	"github.com/lanyard-dev/lanyard/auth/providers"
+	"github.com/lanyard-dev/lanyard/auth/spec"
+	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/controller/kustomization"
 	"github.com/lanyard-dev/lanyard/internal/controller/kustomization/flags"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/expression"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
+	"github.com/lanyard-dev/lanyard/internal/keyservice"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/kubeconfig"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
@@ -70,10 +79,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := newManager(config, f)
+	mgr, err := newManager(ctx, config, f, log)
 	if err != nil {
 		return err
 	}
+	decryption, closeClouds, err := newDecryption(f, mgr)
+	if err != nil {
+		return err
+	}
+	defer closeClouds()
 	builds, err := newBuilds(ctx, f)
 	if err != nil {
 		return err
@@ -90,17 +104,24 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	records := kustomization.NewRecords()
 	objects := &object.Shared{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder(flags.Name), Elected: mgr.Elected(), Forgetter: records,
-		Dependencies: object.Dependencies{Subscribe: sources.Subscribe},
+		Dependencies: object.Dependencies{
+			Created: map[string]client.Object{string(auth.KindServiceAccount): &corev1.ServiceAccount{}},
+			Subscribe: func(changed func(object.Dependency)) {
+				sources.Subscribe(changed)
+				mgr.Accounts.Subscribe(func(account auth.Subject) { changed(object.DependencyOn(account)) })
+			},
+		},
 	}
 	reconciler := kustomization.New(objects, kustomization.Options{
 		Clients: clients, Clusters: &kubeconfig.Clusters{Guard: f.Guard, Scheme: mgr.GetScheme(), UserAgent: flags.Name},
-		Live: mgr.GetAPIReader(), Sources: sources, Records: records, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
+		Live: mgr.GetAPIReader(), Sources: sources, Records: records, Decryption: decryption, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
 		Content: content.NewClient(&http.Transport{ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: f.Concurrent}, f.ArtifactHosts, f.ArtifactMaxSize),
 		Builder: kustomize.NewBuilder(builds, buildLimits(f)), Expressions: expression.NewEvaluator(builds),
 	})
 	err = errors.Join(
 		reconciler.SetupWithManager(ctx, mgr, f.Concurrent),
 		metrics.Registry.Register(object.NewMetrics(ctx, objects)),
+		metrics.Registry.Register(mgr.Tokens),
 		f.AddPorts(ctx, mgr, log, map[string]healthz.Checker{"ping": healthz.Ping}),
 	)
 	if err != nil {
@@ -128,14 +149,34 @@ func limitMemory(f flags.Flags) error {
 	return nil
 }
 
-func newManager(config *rest.Config, f flags.Flags) (manager.Manager, error) {
+// newDecryption returns what decrypts data keys at the clouds, and a function that closes connections.
+func newDecryption(f flags.Flags, mgr *authmanager.Manager) (kustomization.Decryption, func(), error) {
+	clouds, err := providers.New(providers.Config{Env: os.Getenv, AllowedEndpointHosts: f.Guard.AllowHosts, DenyCIDRs: f.Guard.DenyCIDRs})
+	if err != nil {
+		return kustomization.Decryption{}, nil, err
+	}
+	hosts, err := transport.NewPool(transport.Options{Dial: f.Guard.DialContext(transport.Dialer()), CheckTarget: f.Guard.CheckTarget})
+	if err != nil {
+		clouds.Close()
+		return kustomization.Decryption{}, nil, err
+	}
+	return kustomization.Decryption{
+			Service: &keyservice.Service{Clouds: clouds, Transports: hosts}, Accounts: mgr.Accounts, Cache: mgr.Tokens, Observer: mgr.Tokens,
+			Rules: spec.Rules{Providers: clouds.Names(), DefaultServiceAccount: f.DefaultDecryptionServiceAccount},
+		}, func() {
+			hosts.Close()
+			clouds.Close()
+		}, nil
+}
+
+func newManager(ctx context.Context, config *rest.Config, f flags.Flags, log *slog.Logger) (*authmanager.Manager, error) {
 	options, err := program.ManagerOptions(memory(f), corev1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
 		return nil, err
 	}
 	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.Namespace)
 	options.GracefulShutdownTimeout = new(5 * time.Second)
-	return manager.New(config, options)
+	return authmanager.New(ctx, config, authmanager.Options{Manager: options, Tokens: cache.Options{Logger: log}})
 }
 
 // memory returns the options of the manager's cache: what it stores of each kind.

@@ -18,12 +18,8 @@ const moveKustomization = "first suspend Flux's Kustomization in the cluster, si
 
 // refuseMissing refuses fields of Flux's Kustomization that Lanyard's Kustomization does not have.
 func (o *object) refuseMissing(spec *yamlnode.Node) {
-	const (
-		keep  = "not supported yet; keep this Kustomization Flux's, and leave it out of the input"
-		patch = "Lanyard has only spec.patches, like Flux's v1; write each patch as text in spec.patches[].patch"
-	)
+	const patch = "Lanyard has only spec.patches, like Flux's v1; write each patch as text in spec.patches[].patch"
 	for _, field := range []struct{ name, why string }{
-		{"decryption", keep},
 		{"patchesStrategicMerge", patch},
 		{"patchesJson6902", patch + ", with its target"},
 	} {
@@ -56,6 +52,10 @@ func (o *object) changeKustomization() {
 	if text(spec, "serviceAccountName") == "" && needsAccount {
 		o.note("spec", "spec.serviceAccountName is not set: Lanyard refuses the object unless the administrator has set "+
 			"apply.defaultServiceAccount, because nothing is applied with the controller's own rights")
+	}
+	if decryption := get(spec, "decryption"); decryption != nil && text(decryption, "serviceAccountName") == "" {
+		o.note("spec.decryption", "spec.decryption.serviceAccountName is not set: Lanyard asks no cloud's key service unless the "+
+			"administrator has set apply.defaultDecryptionServiceAccount, because nothing is decrypted with the controller's own identity")
 	}
 	if text(spec, "suspend") == "true" {
 		o.note("spec.suspend", "spec.suspend is true: Lanyard applies nothing until the field is removed")

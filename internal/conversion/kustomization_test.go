@@ -14,7 +14,6 @@ const kustomization = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomi
 
 func TestKustomizationErrors(t *testing.T) {
 	const (
-		keep   = "not supported yet; keep this Kustomization Flux's, and leave it out of the input"
 		patch  = "Lanyard has only spec.patches, like Flux's v1; write each patch as text in spec.patches[].patch"
 		source = "  sourceRef: {kind: OCIRepository, name: app}\n"
 	)
@@ -23,10 +22,10 @@ func TestKustomizationErrors(t *testing.T) {
 		want []string
 	}{
 		"fields that Lanyard lacks": {
-			kustomization + source + "  decryption: {provider: sops}\n  kubeConfig: {configMapRef: {name: a}}\n  paht: ./\n",
+			kustomization + source + "  kubeConfig: {configMapRef: {name: a}}\n  paht: ./\n",
 			[]string{
-				"f.yaml:6: spec.decryption: " + keep, "f.yaml:7: spec.kubeConfig.configMapRef: a cluster without a stored credential is not supported yet; use secretRef, or keep this Kustomization Flux's",
-				"f.yaml:8: spec.paht: Lanyard's Kustomization does not have this field; remove it",
+				"f.yaml:6: spec.kubeConfig.configMapRef: a cluster without a stored credential is not supported yet; use secretRef, or keep this Kustomization Flux's",
+				"f.yaml:7: spec.paht: Lanyard's Kustomization does not have this field; remove it",
 			},
 		},
 		"patches of v1beta2": {

@@ -5,6 +5,12 @@
 // child. It unpacks the archive into memory, checks all kustomization files, runs kustomize, and
 // substitutes variables. So neither archives nor YAML of tenants are read by a process that has rights.
 //
+// # Encrypted files
+//
+// Files that SOPS encrypted are decrypted in the child before kustomize runs, with data keys that the
+// caller gets elsewhere ([Request.DataKeys]). kustomize sees placeholders in place of decrypted values.
+// After the build, each placeholder is replaced where its value may be, and refused elsewhere.
+//
 // # What is refused
 //
 // kustomize fetches URLs, runs git and helm, and reads any path. The child can do nothing of this,

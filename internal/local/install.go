@@ -121,6 +121,7 @@ func render(env, own []string, values map[string]any) ([]*unstructured.Unstructu
 		// These values have an effect only with issuer.url or identity.awsIdentities.
 		"tokenServer":        map[string]any{"extraEnv": cloud},
 		"identityController": map[string]any{"extraEnv": Variables(env, own)},
+		"applyController":    map[string]any{"extraEnv": Variables([]string{"AZURE_TENANT_ID=" + AzureTenant}, env)},
 		"discovery":          map[string]any{"ingress": map[string]any{"enabled": true}},
 	}
 	return chart.Objects(chart.Release{Name: Release, Namespace: Namespace, Values: merge(machine, values)})

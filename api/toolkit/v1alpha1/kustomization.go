@@ -243,11 +243,11 @@ type KustomizationSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	HealthCheckExprs []HealthCheckExpr `json:"healthCheckExprs,omitempty"`
 
-	// decryption is a field of Flux that Lanyard does not have yet. It is refused.
+	// decryption says how files that SOPS encrypted are decrypted, before the build. Default: a Secret
+	// that is encrypted is refused.
 	//
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="false",message="decryption is not supported yet: let Flux apply this Kustomization"
-	Decryption *Unsupported `json:"decryption,omitempty"`
+	Decryption *Decryption `json:"decryption,omitempty"`
 
 	// kubeConfig names another cluster that gets the manifests. The user of the kubeconfig file acts
 	// there. If serviceAccountName is set, this user impersonates
@@ -257,6 +257,33 @@ type KustomizationSpec struct {
 	// +optional
 	KubeConfig *KubeConfigReference `json:"kubeConfig,omitempty"`
 }
+
+// Decryption says how encrypted files are decrypted, and with whose identity. Which cloud is asked
+// follows from the master keys in each file.
+type Decryption struct {
+	// provider must be "sops". Required.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=sops
+	Provider string `json:"provider"`
+
+	// serviceAccountName names the ServiceAccount that asks the key services of clouds, in this
+	// object's namespace. It is another one than spec.serviceAccountName, which applies. Default: the
+	// administrator's default account for decryption; without it, no cloud is asked.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// secretRef names a Secret with private keys, in this object's namespace: identities of age in
+	// keys that end in ".agekey", and OpenPGP keys without a passphrase in keys that end in ".asc".
+	//
+	// +optional
+	SecretRef *meta.LocalReference `json:"secretRef,omitempty"`
+}
+
+// DecryptionSOPS is the value of Decryption.Provider.
+const DecryptionSOPS = "sops"
 
 // KubeConfigReference names a kubeconfig file.
 //

@@ -16,6 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
+	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // Limits of a build. They are the defaults of lanyard-apply-controller's flags.
@@ -49,15 +50,22 @@ func (d *diff) build(ctx context.Context, o *v1alpha1.Kustomization, variables d
 	if spec.Substitute != nil {
 		spec.Substitute.Values = variables.Values
 	}
-	manifests, err := kustomize.NewBuilder(pool, limits).Build(ctx, kustomize.Request{
-		Tenant: o.Namespace, Archive: content, Spec: spec, Secret: variables.Secret,
-	})
+	asked := kustomize.Request{Tenant: o.Namespace, Archive: content, Spec: spec, Secret: variables.Secret}
+	if o.Spec.Decryption != nil {
+		asked.DataKeys = refuseEncrypted
+	}
+	built, err := kustomize.NewBuilder(pool, limits).Build(ctx, asked)
 	failed, ended := errors.AsType[*sandbox.Error](err)
 	if ended && failed.Reason == sandbox.ReasonUnavailable {
 		return nil, fmt.Errorf("the manifests cannot be built on this machine: %w; "+
 			"run the command on Linux on amd64 or arm64, where the process may install a seccomp filter", failed.Err)
 	}
-	return manifests, err
+	return built.Objects, err
+}
+
+// refuseEncrypted refuses encrypted files: this command has none of the identities that decrypt.
+func refuseEncrypted(_ context.Context, files []masterkey.File) (map[string][]byte, error) {
+	return nil, fmt.Errorf("%s is encrypted, and this command decrypts nothing; compare a folder without encrypted files", files[0].Name)
 }
 
 // pack returns the content of --path as an archive.

@@ -22,6 +22,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/health"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
+	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // run is one reconciliation that applies.
@@ -221,8 +222,8 @@ func (r *run) recall(ctx context.Context) (err error) {
 	if r.input, err = r.Records.hash(r.plan, r.to.cluster, r.variables.Values); err != nil {
 		return err
 	}
-	r.applier = newApplier(r.to, r.owner, r.variables.Secret)
-	r.judge = health.New(r.Expressions, r.owner.Namespace, r.plan.checks, r.variables.Secret)
+	r.applier = newApplier(r.to, r.owner, r.isSecret())
+	r.judge = health.New(r.Expressions, r.owner.Namespace, r.plan.checks, r.isSecret())
 	last, known := r.Records.get(r.o)
 	r.last, r.inventory, r.stored, r.watch, r.attempt = last, last.inventory, last.inventory, last.watch, last.attempt
 	if !known || last.unsure {
@@ -261,16 +262,26 @@ func (r *run) build(ctx context.Context) ([]*unstructured.Unstructured, error) {
 		substitute.Values = r.variables.Values
 		spec.Substitute = &substitute
 	}
-	manifests, err := r.Builder.Build(ctx, kustomize.Request{Tenant: r.owner.Namespace, Archive: archive, Spec: spec, Secret: r.variables.Secret})
+	request := kustomize.Request{Tenant: r.owner.Namespace, Archive: archive, Spec: spec, Secret: r.variables.Secret}
+	if r.o.Spec.Decryption != nil {
+		request.DataKeys = func(ctx context.Context, files []masterkey.File) (map[string][]byte, error) {
+			return r.Decryption.dataKeys(ctx, r.Live, r.o, files)
+		}
+	}
+	built, err := r.Builder.Build(ctx, request)
 	if refused, ok := errors.AsType[*kustomize.Error](err); ok {
 		return nil, &buildError{err: refused, variable: r.variables.Read}
 	}
 	if err != nil {
 		return nil, err
 	}
-	utils.SetCommonMetadata(manifests, r.plan.common.Labels, r.plan.common.Annotations)
-	return manifests, nil
+	utils.SetCommonMetadata(built.Objects, r.plan.common.Labels, r.plan.common.Annotations)
+	return built.Objects, nil
 }
+
+// isSecret reports whether objects of any kind may have secret values: from Secrets with variables, or
+// from encrypted files. Then no error and no event shows a value.
+func (r *run) isSecret() bool { return r.variables.Secret || r.o.Spec.Decryption != nil }
 
 // apply applies the manifests. Before the first object is stored, it writes the names of all objects
 // to the inventory.

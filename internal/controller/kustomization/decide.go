@@ -30,6 +30,7 @@ type plan struct {
 	wait           bool           // all applied objects must be healthy
 	listed         []target       // objects that must be healthy, if wait is false
 	checks         []health.Check // rules that say which objects are healthy
+	decryption     decryptionInput
 }
 
 // originRevision is the annotation of an OCI manifest with the revision of its source code. Source:
@@ -65,6 +66,9 @@ func (k *kind) Decide(ctx context.Context, o *v1alpha1.Kustomization) (plan, err
 		}
 	}
 	if p.checks, err = checksOf(o.Spec); err != nil {
+		return plan{}, err
+	}
+	if p.decryption, err = k.Decryption.decide(ctx, o); err != nil {
 		return plan{}, err
 	}
 	if o.Spec.CommonMetadata != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/health"
+	"github.com/lanyard-dev/lanyard/internal/keyservice"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
 )
@@ -51,8 +52,14 @@ func (*kind) Explain(err error) (object.Failure, bool) {
 	}
 	if failed, ok := errors.AsType[*buildError](err); ok {
 		// A build that was too large may have been too slow only because the machine was busy.
-		again := failed.variable || failed.err.Reason == kustomize.ReasonTooLarge
-		return object.Failure{Reason: meta.ReasonBuildFailed, Stalled: !again, AtInterval: again}, true
+		again, reason := failed.variable || failed.err.Reason == kustomize.ReasonTooLarge, meta.ReasonBuildFailed
+		if failed.err.Reason == kustomize.ReasonDecryption {
+			reason = meta.ReasonDecryptionFailed
+		}
+		return object.Failure{Reason: reason, Stalled: !again, AtInterval: again}, true
+	}
+	if failed, ok := errors.AsType[*keyservice.Error](err); ok { // nobody watches the clouds, so never Stalled
+		return object.Failure{Reason: meta.ReasonDecryptionFailed, AtInterval: !failed.Temporary()}, true
 	}
 	_, unavailable := errors.AsType[*sandbox.Error](err)
 	_, crowded := errors.AsType[*share.NoPlaceError](err)

@@ -38,7 +38,7 @@ type attempt struct {
 func (r *run) digestOf(manifests []*unstructured.Unstructured) (string, error) {
 	sum := sha256.New()
 	written := json.NewEncoder(sum) // writes the keys of maps in order
-	if r.variables.Secret || slices.ContainsFunc(manifests, isSecret) {
+	if r.isSecret() || slices.ContainsFunc(manifests, isSecret) {
 		var inline map[string]string
 		if post := r.o.Spec.PostBuild; post != nil {
 			inline = post.Substitute

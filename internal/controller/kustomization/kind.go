@@ -36,6 +36,8 @@ type Options struct {
 	// Records remember what was applied. The frame must forget objects that are gone:
 	// object.Shared.Forgetter must be these records.
 	Records *Records
+	// Decryption decrypts the data keys of encrypted files.
+	Decryption Decryption
 	// DefaultServiceAccount is the name of the account for Kustomizations that name no account. Each
 	// uses the account with this name in its own namespace. Empty: such Kustomizations are refused.
 	DefaultServiceAccount string
@@ -63,13 +65,16 @@ func (*kind) Empty() (*v1alpha1.Kustomization, client.ObjectList) {
 
 // View implements object.Definition. Each object gets the finalizer, because its objects must be
 // deleted with it.
-func (*kind) View(o *v1alpha1.Kustomization) object.View {
+func (k *kind) View(o *v1alpha1.Kustomization) object.View {
 	view := object.View{
 		Suspend: o.Spec.Suspend, Finalizer: true, SlowFinalizer: true, Interval: o.Spec.Interval.Duration, Timeout: &metav1.Duration{Duration: timeoutOf(o)},
 		DependsOn: []object.Dependency{{Kind: o.Spec.SourceRef.Kind, Namespace: o.Namespace, Name: o.Spec.SourceRef.Name}},
 	}
 	for _, ref := range o.Spec.DependsOn {
 		view.DependsOn = append(view.DependsOn, object.Dependency{Kind: v1alpha1.KustomizationKind, Namespace: o.Namespace, Name: ref.Name})
+	}
+	if account := k.Decryption.account(o); !account.IsZero() {
+		view.DependsOn = append(view.DependsOn, object.DependencyOn(account))
 	}
 	if o.Spec.RetryInterval != nil {
 		view.RetryWithin = o.Spec.RetryInterval.Duration

@@ -57,7 +57,7 @@ func (r *Records) Forget(_, namespace, name string) {
 // key, so that nobody can guess secret values from the hash.
 func (r *Records) hash(p plan, cluster string, values map[string]string) (hash, error) {
 	// json writes the keys of maps in order.
-	text, err := json.Marshal([]any{cluster, p.account.String(), p.reference.Digest, p.revision, p.originRevision, p.spec, p.common, p.force, p.ignore, p.wait, p.listed, p.checks, values})
+	text, err := json.Marshal([]any{cluster, p.account.String(), p.reference.Digest, p.revision, p.originRevision, p.spec, p.common, p.force, p.ignore, p.wait, p.listed, p.checks, p.decryption, values})
 	if err != nil {
 		return hash{}, fmt.Errorf("encode the spec: %w", err)
 	}

@@ -40,7 +40,11 @@ type Flags struct {
 	// DefaultServiceAccount is the name of the account for Kustomizations that name no account;
 	// empty for no default.
 	DefaultServiceAccount string
-	// Guard decides which API servers and proxies a kubeconfig file of a tenant may name.
+	// DefaultDecryptionServiceAccount is the name of the account that decrypts for Kustomizations
+	// whose spec.decryption names no account; empty for no default.
+	DefaultDecryptionServiceAccount string
+	// Guard decides which API servers and proxies a kubeconfig file of a tenant may name, and at which
+	// addresses key services may be.
 	Guard endpoint.Guard
 
 	// BuildConcurrent is the number of builds at once.
@@ -54,7 +58,8 @@ type Flags struct {
 }
 
 const intro = `lanyard-apply-controller builds manifests from artifacts, and applies them as the ServiceAccounts of tenants. It needs the right to
-impersonate these ServiceAccounts. Builds run in confined child processes.
+impersonate these ServiceAccounts. Builds run in confined child processes. Encrypted files are decrypted with the tenants' identities
+at the clouds' key services, for which the program requests tokens of ServiceAccounts.
 
 Usage:
   lanyard-apply-controller [flags]
@@ -80,6 +85,7 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 	set.Var(&artifact, "artifact-max-size", "largest size of one artifact")
 	set.BoolVar(&f.ExternalArtifacts, "external-artifacts", false, "let objects use Flux's ExternalArtifacts as sources; the cluster must have the kind")
 	set.StringVar(&f.DefaultServiceAccount, "default-service-account", "", "ServiceAccount of the own namespace for objects that name none; default none: they are refused")
+	set.StringVar(&f.DefaultDecryptionServiceAccount, "default-decryption-service-account", "", "ServiceAccount of the own namespace that decrypts for objects whose spec.decryption names none; default none: no cloud is asked")
 	set.Var(&f.Guard.AllowHosts, "allowed-endpoint-hosts", "API servers and proxies of other clusters (spec.kubeConfig) that may have any address; exact names, no wildcards")
 	set.Var(&f.Guard.DenyCIDRs, "deny-cidrs", "networks in which the API servers and proxies of other clusters must not be, unless --allowed-endpoint-hosts lists them. The value replaces the default. Loopback, link-local and metadata services are always refused, also with --deny-cidrs=")
 	set.IntVar(&f.BuildConcurrent, "build-concurrent", 2, "number of builds at once; each uses up to --build-max-memory")
@@ -110,6 +116,8 @@ func (f *Flags) check() error {
 		return fmt.Errorf("--concurrent must be at least 1, not %d", f.Concurrent)
 	case f.DefaultServiceAccount != "" && len(validation.IsDNS1123Subdomain(f.DefaultServiceAccount)) > 0:
 		return fmt.Errorf("--default-service-account: %q is not the name of a ServiceAccount", f.DefaultServiceAccount)
+	case f.DefaultDecryptionServiceAccount != "" && len(validation.IsDNS1123Subdomain(f.DefaultDecryptionServiceAccount)) > 0:
+		return fmt.Errorf("--default-decryption-service-account: %q is not the name of a ServiceAccount", f.DefaultDecryptionServiceAccount)
 	case f.ArtifactMaxSize < 1:
 		return errors.New("--artifact-max-size must be more than 0")
 	case f.BuildConcurrent < 1:
