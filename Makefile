@@ -116,7 +116,7 @@ e2e-flux: build e2e-programs bin/flux-kustomize-controller ## run Flux's kustomi
 # lanyard-apply-controller is not among them: its builds have less memory than the race detector needs.
 RACE_PROGRAMS := $(patsubst bin/%,bin/race/%,$(filter-out bin/lanyard bin/lanyard-local bin/lanyard-apply-controller,$(PROGRAMS)))
 .PHONY: e2e-programs
-e2e-programs: $(RACE_PROGRAMS) bin/minio bin/vault-jwt
+e2e-programs: $(RACE_PROGRAMS) bin/minio bin/vault-jwt bin/sops
 
 # The daemons with the race detector: packages that the unit tests need too.
 $(RACE_PROGRAMS) &: $(PRODUCT)
@@ -130,6 +130,10 @@ bin/minio: test/e2e/minio/go.mod test/e2e/minio/go.sum
 # Vault's JWT plugin judges tokens of our issuer. Its module is apart: it needs some 80 others.
 bin/vault-jwt: $(call go_files,test/e2e/vault)
 	@dev/build "Vault's JWT plugin" test/e2e/vault $@ -ldflags '-s -w' .
+
+# The program with which people encrypt files. It is built from its module, unmodified.
+bin/sops: test/e2e/sops/go.mod test/e2e/sops/go.sum
+	@dev/build SOPS test/e2e/sops $@ -ldflags '-s -w' github.com/getsops/sops/v3/cmd/sops
 
 # Flux's controller that applies sources. It is built from its module.
 bin/flux-kustomize-controller: test/e2e/kustomize/go.mod test/e2e/kustomize/go.sum
