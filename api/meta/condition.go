@@ -77,6 +77,10 @@ const (
 	// event says that an object was deleted, but that a Secret with the object's data still exists.
 	ReasonContentStays = "ContentStays"
 
+	// ReasonUnencryptedSecrets is the reason of an event, and is never the reason of a condition. The
+	// event says that an artifact with encrypted files also has Secrets that are not encrypted.
+	ReasonUnencryptedSecrets = "UnencryptedSecrets"
+
 	// ReasonReferenceNotFound says that no tag, version or digest in the repository matches
 	// spec.ref.
 	ReasonReferenceNotFound = "ReferenceNotFound"

@@ -43,8 +43,6 @@ type Request struct {
 type Result struct {
 	// Objects are the objects in kustomize's order.
 	Objects []*unstructured.Unstructured
-	// Decrypted says that objects have decrypted values.
-	Decrypted bool
 	// Unencrypted names the first Secrets of which no value was encrypted, such as "Secret a/b".
 	// UnencryptedCount is the number of all such Secrets. Both are empty without DataKeys.
 	Unencrypted      []string
@@ -66,8 +64,7 @@ func (b *Builder) Build(ctx context.Context, request Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	decrypted := len(a.missing) > 0
-	if decrypted {
+	if len(a.missing) > 0 {
 		if request.DataKeys == nil {
 			return Result{}, badAnswer(errors.New("the child asks for data keys, and nothing is decrypted"))
 		}
@@ -82,7 +79,7 @@ func (b *Builder) Build(ctx context.Context, request Request) (Result, error) {
 			return Result{}, badAnswer(errors.New("the child asks for data keys again"))
 		}
 	}
-	return Result{Objects: a.objects, Decrypted: decrypted, Unencrypted: a.report.Unencrypted, UnencryptedCount: a.report.UnencryptedCount}, nil
+	return Result{Objects: a.objects, Unencrypted: a.report.Unencrypted, UnencryptedCount: a.report.UnencryptedCount}, nil
 }
 
 // ask sends a request to a child, and reads its answer.

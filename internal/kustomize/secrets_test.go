@@ -376,7 +376,7 @@ func TestBuilderDecrypts(t *testing.T) {
 	}}
 	built, err := builder.Build(t.Context(), request)
 	must.Succeed(t, err)
-	if got, _, _ := unstructured.NestedString(built.Objects[0].Object, "stringData", "password"); got != "swordfish" || !built.Decrypted || len(asked) != 1 {
+	if got, _, _ := unstructured.NestedString(built.Objects[0].Object, "stringData", "password"); got != "swordfish" || len(asked) != 1 {
 		t.Errorf("built %+v, asked for %v", built, asked)
 	}
 	refused := errors.New("refused")

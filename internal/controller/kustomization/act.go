@@ -46,6 +46,7 @@ type run struct {
 	unsure    bool          // a write of the inventory has failed, and may have been carried out
 	watch     watch
 	attempt   attempt
+	warning   object.Warning
 	mu        sync.Mutex // guards watch.healthy while objects are read
 }
 
@@ -137,6 +138,7 @@ func (r *run) finish(ctx context.Context, versions *apply.Versions, unknown []ta
 		r.watch.healthy.Keep(versions) // otherwise it would grow with each change of an object
 	}
 	news := newsOf(r.plan.revision, changed, deleted)
+	news.Warning = r.warning
 	r.setInventory(r.inventory)
 	err := r.awaitHealth(ctx, unknown)
 	if err == nil {
@@ -148,7 +150,7 @@ func (r *run) finish(ctx context.Context, versions *apply.Versions, unknown []ta
 	}
 	r.o.Status.LastAppliedRevision, r.o.Status.LastAppliedOriginRevision = r.plan.revision, r.plan.originRevision
 	if waited && news.Note == "" {
-		news = object.News{Reason: "Healthy", Note: "the objects of revision " + r.plan.revision + " are healthy"}
+		news.Reason, news.Note = "Healthy", "the objects of revision "+r.plan.revision+" are healthy"
 	}
 	return news, nil
 }
@@ -274,6 +276,9 @@ func (r *run) build(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if r.last.input != r.input { // each artifact is told once, and not after each drift
+		r.warning = unencrypted(built)
 	}
 	utils.SetCommonMetadata(built.Objects, r.plan.common.Labels, r.plan.common.Annotations)
 	return built.Objects, nil

@@ -3,16 +3,20 @@ package kustomization
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/lanyard-dev/lanyard/api/meta"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/keyservice"
+	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
@@ -125,4 +129,19 @@ func readKeys(ctx context.Context, reader client.Reader, o *v1alpha1.Kustomizati
 		return nil, &object.SecretError{Field: field, Name: ref.Name, Fix: "correct the key", Err: err}
 	}
 	return keys, nil
+}
+
+// unencrypted returns the warning about Secrets that are not encrypted; zero if there are none.
+func unencrypted(built kustomize.Result) object.Warning {
+	if built.UnencryptedCount == 0 {
+		return object.Warning{}
+	}
+	names := strings.Join(built.Unencrypted, ", ")
+	if more := built.UnencryptedCount - len(built.Unencrypted); more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return object.Warning{
+		Reason: meta.ReasonUnencryptedSecrets,
+		Note:   names + ": not encrypted in the artifact; replace the values, and encrypt the files with sops",
+	}
 }

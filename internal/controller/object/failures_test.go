@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -160,6 +161,27 @@ func TestTheEndOfAFailureIsNews(t *testing.T) {
 	}
 	if got := w.Told(); len(got) != 2 || !strings.HasPrefix(got[0], "Warning InvalidSpec") || !strings.HasPrefix(got[1], "Normal Succeeded") {
 		t.Errorf("events %q", got)
+	}
+}
+
+// A warning makes an event of its own, with or without other news, and also after a failure.
+func TestWarning(t *testing.T) {
+	w := newWorld(t)
+	w.kind.warning = object.Warning{Reason: "Odd", Note: "look at it"}
+	o := w.create("tenant-a", "app", nil)
+	var results []error
+	w.kind.act = func(*v1alpha1.OCIRepository) (string, error) {
+		err := results[0]
+		results = results[1:]
+		return "", err
+	}
+	w.Told()
+	for name, err := range map[string]error{"success": nil, "failure": errOdd} {
+		results = []error{err}
+		w.reconcile(o)
+		if got := w.Told(); !slices.Contains(got, "Warning Odd look at it") {
+			t.Errorf("%s: events %q", name, got)
+		}
 	}
 }
 

@@ -62,6 +62,14 @@ type News struct {
 	// Note is the event's text. Empty means the text that [Kind.Report] returns. If Act also returns an
 	// error, only News with a Note is announced.
 	Note string
+	// Warning is announced by a further event, of the type Warning; the zero value by none.
+	Warning Warning
+}
+
+// Warning is something that people should look at, although nothing has failed.
+type Warning struct {
+	// Reason is the event's reason, and Note is its text.
+	Reason, Note string
 }
 
 // Definition describes the objects of a kind.

@@ -276,13 +276,21 @@ func (r *Reconciler[O, P]) succeeded(ctx context.Context, t *turn[O, P], found s
 		return err
 	}
 	switch {
-	case t.news != News{}:
+	case t.news.Reason != "":
 		r.emitEvent(t.o, corev1.EventTypeNormal, t.news.Reason, cmp.Or(t.news.Note, found))
 	case t.was.Status == metav1.ConditionFalse:
 		r.emitEvent(t.o, corev1.EventTypeNormal, meta.ReasonSucceeded, found)
 	}
+	r.warn(t)
 	t.result.RequeueAfter = together(jitter(t.view.Interval))
 	return nil
+}
+
+// warn emits the event of a warning.
+func (r *Reconciler[O, P]) warn(t *turn[O, P]) {
+	if t.news.Warning.Reason != "" {
+		r.emitEvent(t.o, corev1.EventTypeWarning, t.news.Warning.Reason, t.news.Warning.Note)
+	}
 }
 
 // endRenewal removes the annotation that requests new tokens, after Act has got them. The patch
@@ -312,6 +320,7 @@ func (r *Reconciler[O, P]) failed(ctx context.Context, t *turn[O, P]) error {
 	if t.news.Note != "" { // Act has done a part of its work
 		r.emitEvent(t.o, corev1.EventTypeNormal, t.news.Reason, t.news.Note)
 	}
+	r.warn(t)
 	if f.Waiting {
 		r.failures.reset(t.key)
 		t.result.RequeueAfter = f.RetryAfter

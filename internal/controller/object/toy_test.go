@@ -27,6 +27,7 @@ type toy struct {
 	// saves runs in place of act, with the function that writes the status; may be nil.
 	saves      func(ctx context.Context, o *v1alpha1.OCIRepository, save func(context.Context) error) error
 	note       string // text of the News
+	warning    object.Warning
 	report     error
 	finalize   error
 	finalizing func() // runs in Finalize; may be nil
@@ -85,7 +86,7 @@ func (k *toy) Act(ctx context.Context, o *v1alpha1.OCIRepository, plan string, s
 		return object.News{}, nil
 	}
 	news, err := k.act(o)
-	return object.News{Reason: news, Note: k.note}, err
+	return object.News{Reason: news, Note: k.note, Warning: k.warning}, err
 }
 
 func (k *toy) Report(_ context.Context, o *v1alpha1.OCIRepository, outcome object.Outcome) (string, error) {
