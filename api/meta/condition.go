@@ -79,7 +79,7 @@ const (
 
 	// ReasonUnencryptedSecrets is the reason of an event, and is never the reason of a condition. The
 	// event says that an artifact with encrypted files also has Secrets that are not encrypted.
-	ReasonUnencryptedSecrets = "UnencryptedSecrets"
+	ReasonUnencryptedSecrets = "UnencryptedSecrets" //nolint:gosec // a reason, no credential
 
 	// ReasonReferenceNotFound says that no tag, version or digest in the repository matches
 	// spec.ref.

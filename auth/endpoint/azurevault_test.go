@@ -212,9 +212,13 @@ func TestCustomCloudOwnsItsVaultsAlone(t *testing.T) {
 // accepted, each with its own audience. Name and version must not change the form of the URL.
 func FuzzParseVaultKey(f *testing.F) {
 	for _, seed := range [][3]string{
-		{"https://contoso.vault.azure.net", "sops", vaultVersion}, {"https://my-hsm.managedhsm.usgovcloudapi.net/", "sops", ""},
-		{"https://contoso.vault.azure.cn:443", "a", ""}, {"https://contoso.vault.azure.net.evil.example", "sops", ""},
-		{"https://evil.example/.vault.azure.net", "sops", ""}, {"https://a@contoso.vault.azure.net", "..", "/"}, {"", "", ""},
+		{"https://contoso.vault.azure.net", "sops", vaultVersion},
+		{"https://my-hsm.managedhsm.usgovcloudapi.net/", "sops", ""},
+		{"https://contoso.vault.azure.cn:443", "a", ""},
+		{"https://contoso.vault.azure.net.evil.example", "sops", ""},
+		{"https://evil.example/.vault.azure.net", "sops", ""},
+		{"https://a@contoso.vault.azure.net", "..", "/"},
+		{"", "", ""},
 	} {
 		f.Add(seed[0], seed[1], seed[2])
 	}

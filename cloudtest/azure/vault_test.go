@@ -193,8 +193,17 @@ func TestVaultVerdicts(t *testing.T) {
 		}
 	}
 	for _, tt := range []struct{ method, path string }{
-		{"GET", "/keys"}, {"GET", "/keys/"}, {"GET", "/secrets/tenant-a"}, {"PUT", "/keys/tenant-a"}, {"POST", "/keys/decrypt"}, {"POST", "/keys/tenant-a/sign"},
-		{"POST", "/keys/tenant-a/x/create"}, {"DELETE", "/keys/tenant-a/x"}, {"POST", "/keys/tenant-a/x/y/decrypt"}, {"GET", "/keys/tenant-a/x/y"}, {"GET", "/"},
+		{"GET", "/keys"},
+		{"GET", "/keys/"},
+		{"GET", "/secrets/tenant-a"},
+		{"PUT", "/keys/tenant-a"},
+		{"POST", "/keys/decrypt"},
+		{"POST", "/keys/tenant-a/sign"},
+		{"POST", "/keys/tenant-a/x/create"},
+		{"DELETE", "/keys/tenant-a/x"},
+		{"POST", "/keys/tenant-a/x/y/decrypt"},
+		{"GET", "/keys/tenant-a/x/y"},
+		{"GET", "/"},
 	} {
 		if got, _, _ := w.vault(t, client, tt.method, tenantKeys+tt.path, officer, ""); got != (vaultAnswer{405, "MethodNotAllowed", ""}) || w.last(t).Operation != "" {
 			t.Errorf("%s %s: %+v, %+v", tt.method, tt.path, got, w.last(t))

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
@@ -32,7 +33,7 @@ func (s *Service) decryptAWS(ctx context.Context, key masterkey.Key, options []a
 	}
 	host := arn.Host(endpoint.Variant{})
 	scope := awsclient.Scope{
-		Provider: s.Clouds.AWS, Options: append(options[:len(options):len(options)], auth.WithSTSRegion(arn.Region.Name)),
+		Provider: s.Clouds.AWS, Options: append(slices.Clip(options), auth.WithSTSRegion(arn.Region.Name)),
 		Region: arn.Region, HTTPClient: s.client(host),
 	}
 	client := kms.NewFromConfig(scope.Config(), func(o *kms.Options) {

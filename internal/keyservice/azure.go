@@ -55,15 +55,18 @@ type oneScope struct {
 // GetToken implements azcore.TokenCredential.
 func (c oneScope) GetToken(ctx context.Context, options policy.TokenRequestOptions) (azcore.AccessToken, error) {
 	if !slices.Equal(options.Scopes, []string{c.scope}) {
-		return azcore.AccessToken{}, fmt.Errorf("the vault asks for a token for %.200q, and only %s is allowed", options.Scopes, c.scope)
+		return azcore.AccessToken{}, &auth.Error{
+			Stage: auth.StageExchange, Code: auth.CodeOptionUnsupported, Fix: "correct the vault's address",
+			Err: fmt.Errorf("the vault asks for a token for %.200q, and only %s is allowed", options.Scopes, c.scope),
+		}
 	}
 	return c.TokenCredential.GetToken(ctx, options)
 }
 
 // azureError converts an error of the Azure SDK.
 func azureError(err error) error {
-	if _, ok := errors.AsType[*auth.Error](err); ok {
-		return err
+	if refused, ok := errors.AsType[*auth.Error](err); ok {
+		return refused // without the words of the SDK around it
 	}
 	failure := &serviceError{service: "Azure Key Vault"}
 	if answer, ok := errors.AsType[*azcore.ResponseError](err); ok {

@@ -37,7 +37,7 @@ const maxShown = 3
 // Error implements error. The text has neither a data key nor a credential.
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString(e.File + ": no key decrypts it: ")
+	b.WriteString(printable(e.File) + ": no key decrypts it: ")
 	for i, key := range e.Keys {
 		if i == maxShown {
 			fmt.Fprintf(&b, "; and %d more", len(e.Keys)-maxShown)
@@ -97,11 +97,8 @@ func isTemporary(err error) bool {
 	if answer, ok := errors.AsType[*serviceError](err); ok {
 		return answer.err != nil || answer.status == 429 || answer.status >= 500 || slices.Contains(throttled(), answer.code)
 	}
-	switch auth.CodeOf(err) {
-	case auth.CodeUnreachable, auth.CodeUnavailable, auth.CodeThrottled:
-		return true
-	}
-	return errors.Is(err, context.DeadlineExceeded)
+	passing := []auth.Code{auth.CodeUnreachable, auth.CodeUnavailable, auth.CodeThrottled}
+	return slices.Contains(passing, auth.CodeOf(err)) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // maxAnswer bounds what is shown of an answer, in characters.

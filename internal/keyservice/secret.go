@@ -31,6 +31,13 @@ const (
 	openPGPSuffix = ".asc"
 )
 
+// maxOwnKeys bounds the keys of a Secret. Each is tried with each recipient of a file.
+const maxOwnKeys = 32
+
+// maxArmor bounds an encrypted data key of age and OpenPGP, in bytes. One recipient of age needs 400
+// bytes, and a post-quantum one 2,500.
+const maxArmor = 16 << 10
+
 // KeyFileError says that a Secret has a private key that cannot be used. It has nothing of the key.
 type KeyFileError struct {
 	// Key is the key of the Secret's data.
@@ -57,6 +64,9 @@ func ParseKeys(data map[string][]byte) (*Keys, error) {
 		if err != nil {
 			return nil, &KeyFileError{Key: name, Message: err.Error()}
 		}
+	}
+	if len(keys.age) > maxOwnKeys || len(keys.openPGP) > maxOwnKeys {
+		return nil, &KeyFileError{Key: "data", Message: fmt.Sprintf("the Secret has more than %d keys of a type", maxOwnKeys)}
 	}
 	if len(keys.age) == 0 && len(keys.openPGP) == 0 {
 		return nil, &KeyFileError{Key: "data", Message: "the Secret has no key that ends in " + ageSuffix + " or " + openPGPSuffix}
@@ -110,6 +120,9 @@ func (k *Keys) decryptAge(key masterkey.Key) ([]byte, error) {
 	if k == nil || len(k.age) == 0 {
 		return nil, errors.New("spec.decryption.secretRef names no Secret with an identity of age (a key that ends in .agekey)")
 	}
+	if len(key.Encrypted) > maxArmor {
+		return nil, errors.New("the encrypted data key is too long")
+	}
 	plain, err := age.Decrypt(armor.NewReader(strings.NewReader(key.Encrypted)), k.age...)
 	if err != nil {
 		return nil, errors.New("no identity in the Secret decrypts it")
@@ -125,6 +138,9 @@ func (k *Keys) decryptAge(key masterkey.Key) ([]byte, error) {
 func (k *Keys) decryptOpenPGP(key masterkey.Key) ([]byte, error) {
 	if k == nil || len(k.openPGP) == 0 {
 		return nil, errors.New("spec.decryption.secretRef names no Secret with an OpenPGP key (a key that ends in .asc)")
+	}
+	if len(key.Encrypted) > maxArmor {
+		return nil, errors.New("the encrypted data key is too long")
 	}
 	block, err := pgparmor.Decode(strings.NewReader(key.Encrypted))
 	if err != nil {

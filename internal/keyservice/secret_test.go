@@ -127,6 +127,17 @@ func TestOracle(t *testing.T) {
 	}
 }
 
+// TestLongDataKey refuses an encrypted data key that takes long to try.
+func TestLongDataKey(t *testing.T) {
+	id := identity(t)
+	keys, err := keyservice.ParseKeys(map[string][]byte{"a.agekey": []byte(id.String())})
+	must.Succeed(t, err)
+	key := forAge(t, id.Recipient(), bytes.Repeat([]byte("k"), 32<<10))
+	if _, err := (&keyservice.Service{}).DataKeys(t.Context(), only(key), keyservice.Caller{Keys: keys}); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestParseKeysRefuses checks private keys that cannot be used. The errors name the key, and have
 // nothing of it.
 func TestParseKeysRefuses(t *testing.T) {
@@ -142,6 +153,7 @@ func TestParseKeysRefuses(t *testing.T) {
 		"a passphrase":       {"a.asc", export(t, locked, true), "passphrase"},
 		"no armor":           {"a.asc", "AAAA", "no armored"},
 		"no key":             {"identity.txt", id.String(), "no key that ends in"},
+		"many keys":          {"a.agekey", strings.Repeat(id.String()+"\n", 33), "more than 32"},
 	} {
 		_, err := keyservice.ParseKeys(map[string][]byte{c.key: []byte(c.value)})
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), id.String()[:30]) || strings.Contains(err.Error(), "QQ") {

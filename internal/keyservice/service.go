@@ -98,8 +98,8 @@ func (s *Service) dataKey(ctx context.Context, file masterkey.File, caller Calle
 }
 
 // combine returns the data key of which key groups have decrypted the parts.
-func combine(parts [][]byte, failure *Error) ([]byte, error) {
-	key, err := shamir.Combine(parts)
+func combine(parts [][]byte, failure *Error) (key []byte, err error) {
+	key, err = shamir.Combine(parts)
 	if err != nil || len(key) != masterkey.DataKeySize {
 		failure.Keys = append(failure.Keys, KeyError{Key: "the key groups", Err: errors.New("what they decrypt are no parts of one data key")})
 		return nil, failure
@@ -111,6 +111,9 @@ func combine(parts [][]byte, failure *Error) ([]byte, error) {
 func (s *Service) part(ctx context.Context, file masterkey.File, group masterkey.Group, caller Caller) ([]byte, []KeyError) {
 	var failed []KeyError
 	for _, key := range inOrder(group) {
+		if ctx.Err() != nil {
+			break
+		}
 		part, subject, err := s.decrypt(ctx, key, caller)
 		if err == nil && len(part) != file.PartSize() {
 			err = errors.New("what it decrypts is no data key")
@@ -143,6 +146,11 @@ func inOrder(group masterkey.Group) masterkey.Group {
 
 // decrypt decrypts one encrypted data key. The subject is who asked a key service.
 func (s *Service) decrypt(ctx context.Context, key masterkey.Key, caller Caller) (part []byte, subject string, err error) {
+	defer func() { // a stranger wrote the encrypted data key
+		if recover() != nil {
+			part, err = nil, errors.New("the encrypted data key is damaged")
+		}
+	}()
 	switch {
 	case key.Age != nil:
 		part, err = caller.Keys.decryptAge(key)

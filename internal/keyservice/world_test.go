@@ -1,17 +1,16 @@
 package keyservice_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +18,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/security/keyvault/azkeys"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	kmstypes "github.com/aws/aws-sdk-go-v2/service/kms/types"
@@ -36,9 +34,6 @@ import (
 	"github.com/lanyard-dev/lanyard/auth/providers"
 	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/cloudtest"
-	cloudaws "github.com/lanyard-dev/lanyard/cloudtest/aws"
-	cloudazure "github.com/lanyard-dev/lanyard/cloudtest/azure"
-	cloudgcp "github.com/lanyard-dev/lanyard/cloudtest/gcp"
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/clouds/awsclient"
@@ -48,62 +43,98 @@ import (
 )
 
 const (
-	issuerHost = "issuer.cluster.example"
-	account    = "123456789123"
-	region     = "eu-west-1"
-	directory  = "72f988bf-86f1-41af-91ab-2d7cd011db47" // a tenant of Microsoft Entra
-	stranger   = "11111111-86f1-41af-91ab-2d7cd011db47" // another one
-	vaultURL   = "https://contoso-keys.vault.azure.net"
-	project    = "my-org-project"
-	pool       = "projects/123456789012/locations/global/workloadIdentityPools/clusters"
-	keyRing    = "projects/" + project + "/locations/europe-west1/keyRings/tenants"
+	issuerURL = "https://issuer.cluster.example"
+	account   = "123456789123"
+	region    = "eu-west-1"
+	directory = "72f988bf-86f1-41af-91ab-2d7cd011db47" // a tenant of Microsoft Entra
+	stranger  = "11111111-86f1-41af-91ab-2d7cd011db47" // another one
+	vaultURL  = "https://contoso-keys.vault.azure.net"
+	project   = "my-org-project"
+	pool      = "projects/123456789012/locations/global/workloadIdentityPools/clusters"
+	keyRing   = "projects/" + project + "/locations/europe-west1/keyRings/tenants"
 
 	tenantA = "tenant-a"
 	tenantB = "tenant-b"
-	sealer  = "sealer" // encrypts, and manages all keys
+	sealer  = "sealer-c" // encrypts, and manages all keys
 )
 
-// clientOf returns the client ID of a namespace's application.
+// config describes the local cloud. At each cloud, a tenant may decrypt with its own key only.
+func config() string {
+	var roles, applications, emails []string
+	for namespace, rights := range map[string]string{
+		tenantA: `"kms:Decrypt","Condition":{"StringEquals":{"aws:ResourceTag/owner":"tenant-a"}}`,
+		tenantB: `"kms:Decrypt","Condition":{"StringEquals":{"aws:ResourceTag/owner":"tenant-b"}}`,
+		sealer:  `"kms:*"`,
+	} {
+		roles = append(roles, fmt.Sprintf(`{"name":%q,"trustPolicy":{"Version":"2012-10-17","Statement":[{
+			"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/issuer.cluster.example"},
+			"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"issuer.cluster.example:sub":%q}}}]},
+			"policies":{"keys":{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Resource":"*","Action":%s}]}}}`,
+			namespace, account, subjectOf(namespace), rights))
+		applications = append(applications, fmt.Sprintf(`{"clientID":%q,"federatedCredentials":[{"name":"cluster","issuer":%q,"subject":%q}]}`,
+			clientOf(namespace), issuerURL, subjectOf(namespace)))
+		emails = append(emails, fmt.Sprintf(`{"email":%q,"bindings":[{"role":"roles/iam.workloadIdentityUser","members":[%q]}]}`,
+			emailOf(namespace), principalOf(namespace)))
+	}
+	list := func(items []string) string { return "[" + strings.Join(items, ",") + "]" }
+	assign := func(namespace, role, key string) string {
+		return fmt.Sprintf(`{"clientID":%q,"role":"Key Vault Crypto %s","key":%q}`, clientOf(namespace), role, key)
+	}
+	bind := func(role, member string) string {
+		return fmt.Sprintf(`{"role":"roles/cloudkms.%s","members":[%q]}`, role, member)
+	}
+	return `{"aws":{"accounts":[{"id":"` + account + `","oidcProviders":[{"url":"` + issuerURL + `","clientIDs":["sts.amazonaws.com"]}],"roles":` + list(roles) + `}]},
+	"azure":{"tenants":[{"id":"` + directory + `","applications":` + list(applications) + `,"keyVaults":[{"name":"contoso-keys","keys":["tenant-a","tenant-b"],
+		"roleAssignments":[` + assign(tenantA, "User", tenantA) + `,` + assign(tenantB, "User", tenantB) + `,` + assign(sealer, "Officer", "") + `]}]},
+		{"id":"` + stranger + `","keyVaults":[{"name":"fabrikam-keys","keys":["tenant-a"]}]}]},
+	"gcp":{"projects":[{"id":"` + project + `","number":"123456789012","serviceAccounts":` + list(emails) + `,
+		"pools":[{"id":"clusters","providers":[{"id":"cluster","issuerURI":"` + issuerURL + `","attributeMapping":{"google.subject":"assertion.sub"}}]}],
+		"bindings":[` + bind("admin", "serviceAccount:"+emailOf(sealer)) + `,` + bind("cryptoKeyEncrypter", "serviceAccount:"+emailOf(sealer)) + `],
+		"keyRings":[{"location":"europe-west1","name":"tenants","keys":[
+			{"name":"tenant-a","bindings":[` + bind("cryptoKeyDecrypter", "serviceAccount:"+emailOf(tenantA)) + `]},
+			{"name":"tenant-b","bindings":[` + bind("cryptoKeyDecrypter", principalOf(tenantB)) + `]}]}]}]}}`
+}
+
+func subjectOf(namespace string) string { return "system:serviceaccount:" + namespace + ":decryptor" }
+
 func clientOf(namespace string) string {
-	return map[string]string{tenantA: "aaaaaaaa", tenantB: "bbbbbbbb", sealer: "cccccccc"}[namespace] + "-86f1-41af-91ab-2d7cd011db47"
+	return strings.Repeat(namespace[len(namespace)-1:], 8) + "-86f1-41af-91ab-2d7cd011db47"
 }
 
-func emailOf(namespace string) string {
-	return namespace + "@" + project + ".iam.gserviceaccount.com"
+func emailOf(namespace string) string { return namespace + "@" + project + ".iam.gserviceaccount.com" }
+
+func principalOf(namespace string) string {
+	return "principal://iam.googleapis.com/" + pool + "/subject/" + subjectOf(namespace)
 }
 
-func subjectOf(namespace string) string {
-	return "system:serviceaccount:" + namespace + ":decryptor"
-}
-
-// world is a local cloud with key services, and a service that reaches it in memory. So it works in
-// a bubble of synctest too. At each cloud, a tenant may decrypt with its own key only.
+// world is a local cloud, and a service that reaches it in memory. So it works in a bubble too.
 type world struct {
 	t        *testing.T
 	cloud    *cloudtest.Cloud
 	service  *keyservice.Service
-	accounts accounts
+	accounts *accounts
 	cache    *cache.Cache
+	keys     *keyservice.Keys // of the tenants' Secret
 }
 
-// sharedIssuer makes the cluster's issuer once, because RSA keys are slow to make.
-var sharedIssuer = sync.OnceValues(func() (*oidc.Issuer, error) { //nolint:gochecknoglobals // no test changes it
-	return oidc.NewIssuer("https://"+issuerHost, oidc.RS256)
+// clusterIssuer makes the cluster's issuer once, because RSA keys are slow to make.
+var clusterIssuer = sync.OnceValues(func() (*oidc.Issuer, error) { //nolint:gochecknoglobals // no test changes it
+	return oidc.NewIssuer(issuerURL, oidc.RS256)
 })
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	issuer, err := sharedIssuer()
+	issuer, err := clusterIssuer()
 	must.Succeed(t, err)
-	cloud, err := cloudtest.New(cloudtest.Config{AWS: awsConfig(), Azure: azureConfig(), GCP: gcpConfig()})
+	parsed, err := cloudtest.ParseConfig([]byte(config()))
+	must.Succeed(t, err)
+	cloud, err := cloudtest.New(parsed)
 	must.Succeed(t, err)
 	t.Cleanup(func() { _ = cloud.Close() })
 	must.Succeed(t, cloud.HandleIssuer(issuer))
-	base := cloud.Transport()
-	t.Cleanup(base.CloseIdleConnections)
 	// A request waits until the cloud has made its RSA key. With the race detector this takes seconds.
 	const patience = time.Minute
-	set := &providers.Set{}
+	base, set := cloud.Transport(), &providers.Set{}
 	set.AWS, err = aws.NewProvider(aws.Config{Transport: base, Timeout: patience})
 	must.Succeed(t, err)
 	set.Azure, err = azure.NewProvider(azure.Config{TenantID: directory, Transport: base, Timeout: patience})
@@ -111,24 +142,10 @@ func newWorld(t *testing.T) *world {
 	set.GCP, err = gcp.NewProvider(gcp.Config{Transport: base, Timeout: patience})
 	must.Succeed(t, err)
 	t.Cleanup(set.Close)
-	return &world{
-		t: t, cloud: cloud, accounts: accounts{issuer, nil}, cache: cache.New(cache.Options{}),
-		service: &keyservice.Service{Clouds: set, Transports: newPool(t, base)},
-	}
+	service := &keyservice.Service{Clouds: set, Transports: newPool(t, base)}
+	return &world{t: t, cloud: cloud, service: service, accounts: &accounts{issuer: issuer}, cache: cache.New(cache.Options{})}
 }
 
-// useProxy makes connections to key services through the cloud's proxy, as an administrator's proxy.
-func (w *world) useProxy() {
-	w.t.Helper()
-	must.Succeed(w.t, w.cloud.Start(w.t.Context()))
-	proxy, err := url.Parse(w.cloud.ProxyURL())
-	must.Succeed(w.t, err)
-	base := w.cloud.Transport()
-	base.Proxy, base.DialContext = http.ProxyURL(proxy), (&net.Dialer{}).DialContext
-	w.service.Transports = newPool(w.t, base)
-}
-
-// newPool returns connections that the transport's own dial function makes.
 func newPool(t *testing.T, base *http.Transport) *transport.Pool {
 	t.Helper()
 	pool, err := transport.NewPool(transport.Options{Base: base, Dial: base.DialContext, CheckTarget: endpoint.Guard{}.CheckTarget})
@@ -137,83 +154,39 @@ func newPool(t *testing.T, base *http.Transport) *transport.Pool {
 	return pool
 }
 
-func awsConfig() cloudaws.Config {
-	role := func(namespace, statement string) cloudaws.Role {
-		trust := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Principal":{"Federated":"arn:aws:iam::%s:oidc-provider/%s"},
-			"Action":"sts:AssumeRoleWithWebIdentity","Condition":{"StringEquals":{"%s:sub":%q,"%s:aud":"sts.amazonaws.com"}}}]}`,
-			account, issuerHost, issuerHost, subjectOf(namespace), issuerHost)
-		policy := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Resource":"*",` + statement + `}]}`
-		return cloudaws.Role{Name: namespace, TrustPolicy: json.RawMessage(trust), Policies: map[string]json.RawMessage{"keys": json.RawMessage(policy)}}
+// impersonate makes a server answer for all key services. The function returns how often a host
+// was dialled that is none. Tokens still come from the local cloud.
+func (w *world) impersonate(handler http.HandlerFunc) (others func() int64) {
+	w.t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	w.t.Cleanup(server.Close)
+	var count atomic.Int64
+	base := server.Client().Transport.(*http.Transport).Clone() //nolint:forcetypeassert // see httptest
+	base.TLSClientConfig.ServerName = "example.com"             // the name in the server's certificate
+	base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if strings.HasSuffix(address, ".example:443") {
+			count.Add(1)
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
 	}
-	own := `"Action":"kms:Decrypt","Condition":{"StringEquals":{"aws:ResourceTag/owner":"%s"}}`
-	return cloudaws.Config{Accounts: []cloudaws.Account{{
-		ID: account, OIDCProviders: []cloudaws.OIDCProvider{{URL: "https://" + issuerHost, ClientIDs: []string{"sts.amazonaws.com"}}},
-		Roles: []cloudaws.Role{
-			role(tenantA, fmt.Sprintf(own, tenantA)), role(tenantB, fmt.Sprintf(own, tenantB)), role(sealer, `"Action":"kms:*"`),
-		},
-	}}}
+	w.service.Transports = newPool(w.t, base)
+	return count.Load
 }
 
-func azureConfig() cloudazure.Config {
-	application := func(namespace string) cloudazure.Application {
-		return cloudazure.Application{ClientID: clientOf(namespace), FederatedCredentials: []cloudazure.FederatedCredential{{
-			Name: "cluster", Issuer: "https://" + issuerHost, Subject: subjectOf(namespace),
-		}}}
-	}
-	return cloudazure.Config{Tenants: []cloudazure.Tenant{
-		{
-			ID: directory, Applications: []cloudazure.Application{application(tenantA), application(tenantB), application(sealer)},
-			KeyVaults: []cloudazure.KeyVaultConfig{{Name: "contoso-keys", Keys: []string{tenantA, tenantB}, RoleAssignments: []cloudazure.KeyVaultRole{
-				{ClientID: clientOf(tenantA), Role: "Key Vault Crypto User", Key: tenantA},
-				{ClientID: clientOf(tenantB), Role: "Key Vault Crypto User", Key: tenantB},
-				{ClientID: clientOf(sealer), Role: "Key Vault Crypto Officer"},
-			}}},
-		},
-		{ID: stranger, KeyVaults: []cloudazure.KeyVaultConfig{{Name: "fabrikam-keys", Keys: []string{tenantA}}}},
-	}}
-}
-
-// gcpConfig returns a project. Tenant A and the sealer impersonate service accounts. Tenant B's
-// ServiceAccount is itself a principal.
-func gcpConfig() cloudgcp.Config {
-	principal := func(namespace string) string {
-		return "principal://iam.googleapis.com/" + pool + "/subject/" + subjectOf(namespace)
-	}
-	bind := func(role, member string) cloudgcp.Binding {
-		return cloudgcp.Binding{Role: role, Members: []string{member}}
-	}
-	serviceAccount := func(namespace string) cloudgcp.ServiceAccount {
-		return cloudgcp.ServiceAccount{Email: emailOf(namespace), Bindings: []cloudgcp.Binding{bind("roles/iam.workloadIdentityUser", principal(namespace))}}
-	}
-	const decrypter = "roles/cloudkms.cryptoKeyDecrypter"
-	return cloudgcp.Config{Projects: []cloudgcp.Project{{
-		ID: project, Number: "123456789012",
-		Pools: []cloudgcp.Pool{{ID: "clusters", Providers: []cloudgcp.Provider{{
-			ID: "cluster", IssuerURI: "https://" + issuerHost, AttributeMapping: map[string]string{"google.subject": "assertion.sub"},
-		}}}},
-		ServiceAccounts: []cloudgcp.ServiceAccount{serviceAccount(tenantA), serviceAccount(sealer)},
-		Bindings: []cloudgcp.Binding{
-			bind("roles/cloudkms.admin", "serviceAccount:"+emailOf(sealer)), bind("roles/cloudkms.cryptoKeyEncrypter", "serviceAccount:"+emailOf(sealer)),
-		},
-		KeyRings: []cloudgcp.KeyRing{{Location: "europe-west1", Name: "tenants", Keys: []cloudgcp.CryptoKey{
-			{Name: tenantA, Bindings: []cloudgcp.Binding{bind(decrypter, "serviceAccount:"+emailOf(tenantA))}},
-			{Name: tenantB, Bindings: []cloudgcp.Binding{bind(decrypter, principal(tenantB))}},
-		}}},
-	}}}
-}
-
-// accounts has a ServiceAccount named decryptor in each namespace. Its proofs are tokens that the
-// cluster's issuer signs.
+// accounts has a ServiceAccount named decryptor in each namespace. Tenant B's has no service
+// account of Google Cloud, and is itself a principal.
 type accounts struct {
 	issuer *oidc.Issuer
-	// posing says as which other namespace an account poses, in its annotations.
-	posing map[string]string
+	// posing is a namespace whose annotations are those of tenant A.
+	posing string
 }
 
-func (a accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
+func (a *accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account, error) {
 	as := subject.Namespace()
-	if other := a.posing[as]; other != "" {
-		as = other
+	if as == a.posing {
+		as = tenantA
 	}
 	attributes := map[string]string{
 		aws.RoleAnnotation: "arn:aws:iam::" + account + ":role/" + as, azure.ClientAnnotation: clientOf(as), gcp.ProviderAnnotation: pool + "/providers/cluster",
@@ -224,13 +197,13 @@ func (a accounts) Lookup(_ context.Context, subject auth.Subject) (auth.Account,
 	return auth.Account{Subject: subject, UID: "uid-of-" + subject.Namespace(), Attributes: attributes}, nil
 }
 
-func (a accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
+func (a *accounts) Read(ctx context.Context, subject auth.Subject) (auth.Account, error) {
 	return a.Lookup(ctx, subject)
 }
 
-func (accounts) Subscribe(func(auth.Subject)) {}
+func (*accounts) Subscribe(func(auth.Subject)) {}
 
-func (a accounts) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
+func (a *accounts) Prove(_ context.Context, account auth.Account, request auth.ProofRequest) (auth.Proof, error) {
 	expiry := time.Now().Add(request.Lifetime)
 	token, err := a.issuer.Mint(oidc.Claims{"sub": account.Subject.String(), "aud": request.Audiences, "exp": expiry.Unix()})
 	return &auth.JWT{Token: auth.NewSecret(token), ExpiresAt: expiry}, err
@@ -244,85 +217,54 @@ func (w *world) options(namespace string) []auth.Option {
 	}
 }
 
-// caller returns a tenant without keys of its own.
-func (w *world) caller(namespace string) keyservice.Caller {
-	return keyservice.Caller{At: func(context.Context, string) ([]auth.Option, string, error) {
-		return w.options(namespace), subjectOf(namespace), nil
-	}}
-}
-
-// decrypt decrypts files as a tenant. The calls are those of the clouds in the meantime, and of no
-// other time.
-func (w *world) decrypt(ctx context.Context, namespace string, files []masterkey.File) (keys map[string][]byte, calls calls, err error) {
+// decrypt decrypts files as a tenant, and returns the calls that the local cloud got.
+func (w *world) decrypt(ctx context.Context, tenant string, files ...masterkey.File) (map[string][]byte, calls, error) {
 	after := w.cloud.Journal().Last()
-	keys, err = w.service.DataKeys(ctx, files, w.caller(namespace))
-	return keys, w.since(after), err
-}
-
-// since returns the calls after the one with the number after.
-func (w *world) since(after uint64) calls {
-	return w.cloud.Journal().Calls(journal.Filter{After: after})
-}
-
-// impersonate makes a server answer for all key services. The function returns how often another
-// host was dialled. Tokens still come from the local cloud.
-func (w *world) impersonate(t *testing.T, handler http.Handler) (others func() int64) {
-	t.Helper()
-	server := httptest.NewUnstartedServer(handler)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.StartTLS()
-	t.Cleanup(server.Close)
-	var count atomic.Int64
-	base := &http.Transport{TLSClientConfig: server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()} //nolint:forcetypeassert // see httptest
-	base.TLSClientConfig.ServerName = "example.com"                                                               // the name in the server's certificate
-	base.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-		if !slices.Contains([]string{"kms." + region + ".amazonaws.com:443", "contoso-keys.vault.azure.net:443", "cloudkms.googleapis.com:443"}, address) {
-			count.Add(1)
-		}
-		return (&net.Dialer{}).DialContext(ctx, network, server.Listener.Addr().String())
+	at := func(context.Context, string) ([]auth.Option, string, error) {
+		return w.options(tenant), subjectOf(tenant), nil
 	}
-	w.service.Transports = newPool(t, base)
-	return count.Load
+	keys, err := w.service.DataKeys(ctx, files, keyservice.Caller{Keys: w.keys, At: at})
+	return keys, w.cloud.Journal().Calls(journal.Filter{After: after}), err
 }
 
-// calls are calls of the local cloud.
+// ask decrypts one file as a tenant, and compares the result: a refusal for good with a text, or
+// the data key if the text is empty.
+func (w *world) ask(name, tenant, says, decryptions string, groups ...masterkey.Group) (calls, *keyservice.Error) {
+	w.t.Helper()
+	got, calls, err := w.decrypt(w.t.Context(), tenant, masterkey.File{Name: "a.yaml", Groups: groups, Threshold: 2})
+	refusal, refused := errors.AsType[*keyservice.Error](err)
+	switch {
+	case says == "" && (err != nil || !bytes.Equal(got["a.yaml"], dataKey())):
+		w.t.Errorf("%s: %q, %v", name, got, err)
+	case says != "" && (!refused || refusal.Temporary() || len(got) > 0 || !strings.HasPrefix(err.Error(), "a.yaml: ") || !strings.Contains(err.Error(), says)):
+		w.t.Errorf("%s: %q, %v, want %q", name, got, err, says)
+	}
+	if calls.decryptions() != decryptions {
+		w.t.Errorf("%s: %q, want %q", name, calls.decryptions(), decryptions)
+	}
+	return calls, refusal
+}
+
+// calls are calls that the local cloud got.
 type calls []journal.Call
 
-// at returns the decryptions at a key service of an authenticated caller, with their verdicts.
-// Azure's client first sends a request without a token, which is left out.
-func (c calls) at(service string) (granted, refused int) {
+// decryptions returns the key services that were asked, in order, with a minus for a refusal. It
+// leaves out the first request of Azure's client, which has no token.
+func (c calls) decryptions() string {
+	var out []string
 	for _, call := range c {
 		switch {
-		case call.Service != service || call.Operation != "Decrypt" || call.Principal == "":
+		case call.Operation != "Decrypt" || call.Principal == "":
 		case call.Granted():
-			granted++
+			out = append(out, call.Service)
 		default:
-			refused++
+			out = append(out, "-"+call.Service)
 		}
 	}
-	return granted, refused
+	return strings.Join(out, " ")
 }
 
-// place is a cloud with the name of its key service.
-type place struct {
-	name, service string
-	// seal encrypts for a tenant's key.
-	seal func(w *world, tenant string, plain []byte) masterkey.Key
-	// principal is tenant A's name in the journal.
-	principal string
-}
-
-func places() []place {
-	return []place{
-		{"aws", cloudaws.ServiceKMS, func(w *world, tenant string, plain []byte) masterkey.Key {
-			return w.sealAWS(w.awsKey(tenant), nil, plain)
-		}, "arn:aws:sts::" + account + ":assumed-role/tenant-a/"},
-		{"azure", cloudazure.ServiceKeyVault, (*world).sealAzure, clientOf(tenantA) + "@" + directory},
-		{"gcp", cloudgcp.ServiceKMS, (*world).sealGCP, "serviceAccount:" + emailOf(tenantA)},
-	}
-}
-
-// kms returns a client of AWS KMS with which the sealer manages keys.
+// kms returns the sealer's client of AWS KMS.
 func (w *world) kms() *kms.Client {
 	w.t.Helper()
 	region, err := endpoint.ParseAWSRegion(region)
@@ -349,12 +291,12 @@ func (w *world) sealAWS(arn string, context map[string]string, plain []byte) mas
 	return masterkey.Key{AWS: &masterkey.AWS{ARN: arn, Context: context}, Encrypted: base64.StdEncoding.EncodeToString(sealed.CiphertextBlob)}
 }
 
-// vault returns a client of the vault with which the sealer manages keys.
+// vault returns the sealer's client of the vault.
 func (w *world) vault() *azkeys.Client {
 	w.t.Helper()
-	client, err := azkeys.NewClient(vaultURL, azure.NewTokenCredential(w.service.Clouds.Azure, w.options(sealer)...), &azkeys.ClientOptions{
-		ClientOptions: azcore.ClientOptions{Transport: &http.Client{Transport: w.service.Transports.Via(nil)}, Telemetry: policy.TelemetryOptions{Disabled: true}},
-	})
+	options := azcore.ClientOptions{Transport: &http.Client{Transport: w.service.Transports.Via(nil)}}
+	credential := azure.NewTokenCredential(w.service.Clouds.Azure, w.options(sealer)...)
+	client, err := azkeys.NewClient(vaultURL, credential, &azkeys.ClientOptions{ClientOptions: options})
 	must.Succeed(w.t, err)
 	return client
 }
@@ -368,7 +310,7 @@ func (w *world) sealAzure(tenant string, plain []byte) masterkey.Key {
 	return masterkey.Key{Azure: key, Encrypted: base64.RawURLEncoding.EncodeToString(sealed.Result)}
 }
 
-// cloudKMS returns a client of Google Cloud KMS with which the sealer manages keys.
+// cloudKMS returns the sealer's client of Google Cloud KMS.
 func (w *world) cloudKMS() *cloudkms.ProjectsLocationsKeyRingsCryptoKeysService {
 	w.t.Helper()
 	source := gcp.NewTokenSource(w.t.Context(), w.service.Clouds.GCP, w.options(sealer)...)
@@ -384,14 +326,4 @@ func (w *world) sealGCP(tenant string, plain []byte) masterkey.Key {
 	sealed, err := w.cloudKMS().Encrypt(name, &cloudkms.EncryptRequest{Plaintext: base64.StdEncoding.EncodeToString(plain)}).Do()
 	must.Succeed(w.t, err)
 	return masterkey.Key{GCP: &masterkey.GCP{ResourceID: name}, Encrypted: sealed.Ciphertext}
-}
-
-// says reports whether an error has all these texts.
-func says(err error, texts ...string) bool {
-	for _, text := range texts {
-		if err == nil || !strings.Contains(err.Error(), text) {
-			return false
-		}
-	}
-	return true
 }

@@ -34,7 +34,9 @@ type hidden struct {
 	// path, apiVersion and kind say where a value of another manifest may be. They are empty for the
 	// data of Secrets.
 	path, apiVersion, kind string
-	used                   bool
+	// left is how often the placeholder may stand in an object of this kind: as often as the file
+	// has it.
+	left int
 }
 
 const (
@@ -52,9 +54,14 @@ func newPlaceholders() *placeholders { return &placeholders{known: map[string]*h
 func (p *placeholders) add(dataKey []byte, value hidden, place ...string) string {
 	sum := hmac.New(sha256.New, dataKey)
 	for _, text := range append([]string{"placeholder", fmt.Sprint(value.plain)}, place...) {
-		fmt.Fprintf(sum, "%d:%s", len(text), text)
+		_, _ = fmt.Fprintf(sum, "%d:%s", len(text), text) // never fails; source: hash.Hash
 	}
 	token := tokenPrefix + hex.EncodeToString(sum.Sum(nil))[:tokenLength-len(tokenPrefix)]
+	if known := p.known[token]; known != nil {
+		known.left++
+		return token
+	}
+	value.left = 1
 	p.known[token] = &value
 	return token
 }
@@ -170,8 +177,8 @@ func (r *resolver) text(path []string, text string) (any, *Error) {
 		switch {
 		case value.path == "" && inData, value.path == "" && inStringData:
 			return r.ofSecret(path, value, inStringData)
-		case value.path != "" && !value.used && r.kind == value.kind && groupOf(r.apiVersion) == groupOf(value.apiVersion) && strings.Join(path, ":") == value.path:
-			value.used = true
+		case value.path != "" && value.left > 0 && r.kind == value.kind && groupOf(r.apiVersion) == groupOf(value.apiVersion) && strings.Join(path, ":") == value.path:
+			value.left--
 			return r.plain(path, value.plain, true)
 		}
 	}

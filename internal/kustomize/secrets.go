@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"maps"
 	"path"
 	"strings"
 	"unicode"
@@ -117,9 +118,7 @@ func (s *secrets) decrypt(files *files) error {
 	if len(s.missing) > 0 {
 		return nil
 	}
-	for name, content := range decrypted {
-		files.content[name] = content
-	}
+	maps.Copy(files.content, decrypted)
 	return nil
 }
 
@@ -128,7 +127,7 @@ func (s *secrets) open(use use, content []byte) ([]byte, error) {
 	if !sopsfile.IsEncrypted(use.name, content) {
 		return s.openValues(use.name, content)
 	}
-	file, err := sopsfile.Load(use.name, content)
+	file, err := sopsfile.Load(use.name, use.name, content)
 	if err != nil {
 		return nil, decryptionError(use.name, err)
 	}
@@ -136,6 +135,10 @@ func (s *secrets) open(use use, content []byte) ([]byte, error) {
 		if left, err := file.LeftEncrypted(); left || err != nil {
 			return nil, decryptionError(use.name, err)
 		}
+	}
+	if use.as == secretEnv && !file.HasPlainKeys() {
+		// Otherwise a part of a secret file could become a name.
+		return nil, decryptionFault(use.name, "the file has variables, and is not encrypted as dotenv", "encrypt the file as dotenv: sops encrypt --input-type dotenv --output-type dotenv")
 	}
 	plain, err := s.plain(use.name, file)
 	if plain == nil || err != nil {
@@ -218,7 +221,7 @@ func (s *secrets) openValues(name string, content []byte) ([]byte, error) {
 		}
 		for i := 0; i+1 < len(data.Content()); i += 2 {
 			key, value := data.Content()[i], data.Content()[i+1]
-			hidden, err := s.openValue(name+": data."+clip(key.Value), key.Value, value.Value)
+			hidden, err := s.openValue(clip(name+": Secret "+path.Join(node.GetNamespace(), node.GetName())+": data."+key.Value), key.Value, value.Value)
 			if err != nil {
 				return nil, err
 			}
@@ -244,11 +247,10 @@ func (s *secrets) openValue(name, key, value string) (string, error) {
 	if err != nil || !sopsfile.IsEncrypted(key, content) {
 		return "", nil //nolint:nilerr // not every value is an encrypted file
 	}
-	file, err := sopsfile.Load(key, content)
+	file, err := sopsfile.Load(name, key, content)
 	if err != nil {
 		return "", decryptionError(name, err)
 	}
-	file.Rename(name)
 	plain, err := s.plain(name, file)
 	if plain == nil || err != nil {
 		return "", err
@@ -280,7 +282,7 @@ func decryptionFault(name, message, fix string) *Error {
 // finish returns an object with its decrypted values. It refuses an object that is still encrypted.
 // The report gets the names of Secrets of which no value was encrypted.
 func (s *secrets) finish(place string, object *resource.Resource, content []byte, substitute *Substitute, report *report) ([]byte, error) {
-	if isStillEncrypted(object) {
+	if isStillEncrypted(object) || s != nil && hasEncryptedValue(object) {
 		message, fix := "the Secret is encrypted with SOPS, and spec.decryption is not set", "set spec.decryption"
 		if s != nil {
 			message, fix = "the Secret is still encrypted", "use the encrypted file as a resource, a patch, or an input of a secretGenerator in a kustomization file"
@@ -311,8 +313,27 @@ func isSecret(object *resource.Resource) bool {
 	return object.GetApiVersion() == "v1" && object.GetKind() == "Secret"
 }
 
+// hasEncryptedValue reports whether a value in the data of a Secret is an encrypted file.
+func hasEncryptedValue(object *resource.Resource) bool {
+	if !isSecret(object) || staysEncrypted(object) {
+		return false
+	}
+	for key, value := range object.GetDataMap() {
+		content, err := base64.StdEncoding.DecodeString(value)
+		if err == nil && sopsfile.IsEncrypted(key, content) {
+			return true
+		}
+	}
+	return false
+}
+
+// staysEncrypted reports whether an object says that it stays encrypted.
+func staysEncrypted(object *resource.Resource) bool {
+	return sopsfile.StaysEncrypted(object.GetLabels()) || sopsfile.StaysEncrypted(object.GetAnnotations())
+}
+
 // isStillEncrypted reports whether a Secret has the metadata of SOPS, and does not say that it stays
 // encrypted.
 func isStillEncrypted(object *resource.Resource) bool {
-	return isSecret(object) && object.Field("sops") != nil && !sopsfile.StaysEncrypted(object.GetLabels()) && !sopsfile.StaysEncrypted(object.GetAnnotations())
+	return isSecret(object) && object.Field("sops") != nil && !staysEncrypted(object)
 }

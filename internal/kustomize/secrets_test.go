@@ -30,6 +30,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
+	t.Helper()
 	return &world{t: t, files: map[string]string{}, keys: map[string][]byte{}}
 }
 
@@ -83,9 +84,9 @@ func value(t *testing.T, object map[string]any, key string) string {
 
 // TestDecrypt decrypts each use of an encrypted file.
 func TestDecrypt(t *testing.T) {
-	inner := func(w *world, name, plain string) string {
+	inner := func(w *world, secret, name, plain string) string {
 		content, key := sopstest.Encrypt(t, name, plain, sopstest.Options{})
-		w.keys["a.yaml: data."+name] = key
+		w.keys["a.yaml: Secret "+secret+": data."+name] = key
 		return base64.StdEncoding.EncodeToString(content)
 	}
 	k := func(text string) string { return "generatorOptions: {disableNameSuffixHash: true}\n" + text }
@@ -121,20 +122,18 @@ func TestDecrypt(t *testing.T) {
 		"variables": {make: func(w *world) {
 			w.add("kustomization.yaml", k("secretGenerator: [{name: g, envs: [a.env]}]")).encrypt("a.env", "# comment\nA=sword fish\nB=x=y\nC=\n", sopstest.Options{})
 		}, object: "Secret g", want: map[string]string{"A": "sword fish", "B": "x=y", "C": ""}},
-		"variables in a binary file": {make: func(w *world) {
-			w.add("kustomization.yaml", k("secretGenerator: [{name: g, env: a.txt}]")).encrypt("a.txt", "A=swordfish\r\n\r\n", sopstest.Options{})
-		}, object: "Secret g", want: map[string]string{"A": "swordfish"}},
 		"INI": {make: func(w *world) {
 			w.add("kustomization.yaml", k("secretGenerator: [{name: g, files: [a.ini]}]")).encrypt("a.ini", "[a]\nb = swordfish\n", sopstest.Options{})
 		}, object: "Secret g", want: map[string]string{"a.ini": "[a]\nb = swordfish\n"}},
 		"values that are files": {make: func(w *world) {
-			w.add("a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: db}\ndata:\n  a.env: "+inner(w, "a.env", "A=swordfish\n")+"\n  plain: YQ==\n")
+			w.add("a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: db}\ndata:\n  a.env: "+inner(w, "db", "a.env", "A=swordfish\n")+"\n  plain: YQ==\n---\n"+
+				"apiVersion: v1\nkind: Secret\nmetadata: {name: other}\ndata:\n  a.env: "+inner(w, "other", "a.env", "A=herring\n")+"\n")
 		}, object: "Secret db", want: map[string]string{"a.env": "A=swordfish\n", "plain": "a"}},
 		"a variable in a decrypted text": {make: func(w *world) {
 			w.encrypt("a.yaml", strings.Replace(plainSecret, "swordfish", "swordfish@${HOST}", 1), onlyData)
 		}, spec: kustomize.Spec{Substitute: &kustomize.Substitute{Values: map[string]string{"HOST": "db"}, Strict: true}}, object: "Secret db", want: map[string]string{"password": "swordfish@db"}},
 		"a text that is no variable": {make: func(w *world) {
-			w.encrypt("a.yaml", strings.NewReplacer("swordfish", "sword${fish}", "name: db", "name: db\n    annotations:\n        kustomize.toolkit.fluxcd.io/substitute: disabled").Replace(plainSecret), onlyData)
+			w.encrypt("a.yaml", strings.NewReplacer("swordfish", "sword${fish}", "name: db", "name: db\n    annotations:\n        kustomize.toolkit.fluxcd.io/substitute: disabled").Replace(plainSecret), sopstest.Options{})
 		}, spec: kustomize.Spec{Substitute: &kustomize.Substitute{Values: map[string]string{"HOST": "db"}, Strict: true}}, object: "Secret db", want: map[string]string{"password": "sword${fish}"}},
 		"a replacement between Secrets": {make: func(w *world) {
 			w.add("kustomization.yaml", "resources: [a.yaml, b.yaml]\nreplacements: [{source: {kind: Secret, name: db, fieldPath: stringData.password}, targets: [{select: {kind: Secret, name: b}, fieldPaths: [stringData.copy], options: {create: true}}]}]").
@@ -168,6 +167,16 @@ func TestDecryptOtherKinds(t *testing.T) {
 	must.Succeed(t, err)
 	if string(got) != `{"values":[{"on":true,"password":"swordfish","port":5432}]}` {
 		t.Errorf("spec %s", got)
+	}
+}
+
+// TestDecryptTwice decrypts a file that has the same value twice at the same path.
+func TestDecryptTwice(t *testing.T) {
+	w := newWorld(t).encrypt("a.yaml", plainSecret+"type: Opaque\n---\n"+strings.Replace(plainSecret, "name: db", "name: other", 1)+"type: Opaque\n", sopstest.Options{}).
+		encrypt("b.yaml", "apiVersion: v1\nkind: Service\nmetadata:\n    name: s\nspec:\n    ports:\n        - protocol: TCP\n          port: 1\n        - protocol: TCP\n          port: 2\n", sopstest.Options{})
+	objects := w.objects(kustomize.Spec{})
+	if objects["Secret db"]["type"] != "Opaque" || objects["Secret other"]["type"] != "Opaque" || len(objects) != 3 {
+		t.Errorf("objects %v", objects)
 	}
 }
 
@@ -260,8 +269,10 @@ func TestHostileWriter(t *testing.T) {
 		"a replacement in base64":                    {files: map[string]string{"kustomization.yaml": "resources: [a.yaml, t.yaml]\nreplacements: [" + replacement("stringData.password", ", options: {encoding: base64}", "data.copy") + "]"}},
 		"a replacement by a transformer":             {files: map[string]string{"kustomization.yaml": "resources: [a.yaml, t.yaml]\ntransformers: [r.yaml]", "r.yaml": "apiVersion: builtin\nkind: ReplacementTransformer\nmetadata: {name: r}\nreplacements: [" + replacement("stringData.password", "", "data.copy") + "]"}},
 		"a replacement from the generated":           {files: map[string]string{"kustomization.yaml": "resources: [t.yaml]\nsecretGenerator: [{name: db, envs: [a.env]}]\nreplacements: [" + replacement("data.A", "", "data.copy") + "]"}},
-		"vars": {files: map[string]string{"kustomization.yaml": "resources: [a.yaml, d.yaml]\nvars: [{name: V, objref: {apiVersion: v1, kind: Secret, name: db}, fieldref: {fieldpath: stringData.password}}]",
-			"d.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, args: ['$(V)']}]}\n"}},
+		"vars": {files: map[string]string{
+			"kustomization.yaml": "resources: [a.yaml, d.yaml]\nvars: [{name: V, objref: {apiVersion: v1, kind: Secret, name: db}, fieldref: {fieldpath: stringData.password}}]",
+			"d.yaml":             "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i, args: ['$(V)']}]}\n",
+		}},
 		"a patch that changes the kind":      {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\npatches: [{target: {kind: Secret}, options: {allowKindChange: true}, patch: '{apiVersion: v1, kind: ConfigMap, metadata: {name: db}}'}]"}},
 		"a JSON patch of the kind":           {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\npatches: [{target: {kind: Secret}, patch: '[{\"op\": \"replace\", \"path\": \"/kind\", \"value\": \"ConfigMap\"}]'}]"}},
 		"a JSON patch that copies":           {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\npatches: [{target: {kind: Secret}, patch: '[{\"op\": \"add\", \"path\": \"/metadata/annotations\", \"value\": {}}, {\"op\": \"copy\", \"from\": \"/stringData/password\", \"path\": \"/metadata/annotations/a\"}]'}]"}},
@@ -272,12 +283,15 @@ func TestHostileWriter(t *testing.T) {
 		"an encrypted configuration":         {files: map[string]string{"kustomization.yaml": "resources: [t.yaml]\nconfigurations: [a.yaml]"}},
 		"an encrypted transformer":           {files: map[string]string{"kustomization.yaml": "resources: [t.yaml]\ntransformers: [a.yaml]"}},
 		"an encrypted file with variables":   {files: map[string]string{"kustomization.yaml": "secretGenerator: [{name: s, envs: [a.yaml]}]"}},
+		"variables of a binary file":         {files: map[string]string{"kustomization.yaml": "secretGenerator: [{name: s, envs: [token]}]"}},
+		"a generator of a plugin":            {files: map[string]string{"kustomization.yaml": "generators: [g.yaml]", "g.yaml": "apiVersion: builtin\nkind: SecretGenerator\nmetadata: {name: x}\nfiles: [token]\n"}},
 		"two uses of a file":                 {files: map[string]string{"kustomization.yaml": "resources: [a.yaml]\nsecretGenerator: [{name: s, files: [a.yaml]}]"}},
 		"an encrypted kustomization file":    {files: map[string]string{"kustomization.yaml": "resources: [sub]", "sub/kustomization.yaml": "ENCRYPTED"}},
 		"a name of a variable":               {files: map[string]string{"kustomization.yaml": "resources: [t.yaml]\nreplacements: [{source: {kind: Secret, name: db, fieldPath: stringData.password}, targets: [{select: {kind: ConfigMap}, fieldPaths: [data.x]}]}]\nsecretGenerator: [{name: db, type: Opaque, literals: [password=x]}]\npatches: [{path: a.yaml}]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t).add("t.yaml", target).encrypt("a.yaml", plainSecret, onlyData).encrypt("a.env", "A=swordfish\n", sopstest.Options{})
+			w := newWorld(t).add("t.yaml", target).encrypt("a.yaml", plainSecret, onlyData).encrypt("a.env", "A=swordfish\n", sopstest.Options{}).
+				encrypt("token", base64.StdEncoding.EncodeToString([]byte("swordfish"))+"=\n", sopstest.Options{})
 			maps.Copy(w.files, c.files)
 			if w.files["sub/kustomization.yaml"] == "ENCRYPTED" {
 				w.files["sub/kustomization.yaml"] = w.files["a.yaml"]

@@ -180,10 +180,15 @@ func decodeMissing(content []byte) (files []masterkey.File, err error) {
 	if len(content) > maxMissing || json.Unmarshal(content, &files) != nil || len(files) == 0 || len(files) > maxEncryptedFiles {
 		return nil, errors.New("the answer has no encrypted files, or too many")
 	}
+	seen := map[string]bool{}
 	for i := range files {
 		if err := files[i].Check(); err != nil {
 			return nil, fmt.Errorf("encrypted file %d: %w", i, err)
 		}
+		if seen[files[i].Name] {
+			return nil, fmt.Errorf("encrypted file %d has the name of another one", i)
+		}
+		seen[files[i].Name] = true
 	}
 	return files, nil
 }

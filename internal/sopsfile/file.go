@@ -28,15 +28,16 @@ const maxSize = 5 << 20
 
 // File is an encrypted file.
 type File struct {
-	name    string
+	label   string
 	content []byte
 	format  format
 	tree    sops.Tree // still encrypted
 }
 
-// Load parses an encrypted file. The name is the file's path in the archive. An error is an [*Error].
-func Load(name string, content []byte) (*File, error) {
-	f := &File{name: name, content: content, format: formatOf(name, content)}
+// Load parses an encrypted file. The label is the file's name in [File.MasterKeys]. The name says which
+// format the file may have had, where the content leaves it open. An error is an [*Error].
+func Load(label, name string, content []byte) (*File, error) {
+	f := &File{label: label, content: content, format: formatOf(name, content)}
 	switch {
 	case f.format == "":
 		return nil, &Error{Message: "the file is not encrypted with SOPS", Fix: "encrypt the file with sops"}
@@ -74,6 +75,9 @@ func checkDocuments(content []byte) error {
 	}
 	var first any
 	for i, branch := range branches {
+		if len(branch) == 0 {
+			continue // nothing is between two separators
+		}
 		metadata, _ := valueOf(branch, stores.SopsMetadataKey).(sops.TreeBranch)
 		mac := valueOf(metadata, "mac")
 		if i == 0 {
@@ -98,7 +102,7 @@ func valueOf(branch sops.TreeBranch, key string) any {
 
 // MasterKeys returns the keys that can decrypt the file's data key. An error is an [*Error].
 func (f *File) MasterKeys() (masterkey.File, error) {
-	file := masterkey.File{Name: f.name, Threshold: f.tree.Metadata.ShamirThreshold}
+	file := masterkey.File{Name: f.label, Threshold: f.tree.Metadata.ShamirThreshold}
 	if len(f.tree.Metadata.KeyGroups) == 1 {
 		file.Threshold = 0 // has no meaning
 	}
@@ -225,5 +229,5 @@ func (*hidingCipher) Encrypt(any, []byte, string) (string, error) {
 	return "", errors.New("this cipher only decrypts")
 }
 
-// Rename sets the name of the file in its master keys.
-func (f *File) Rename(name string) { f.name = name }
+// HasPlainKeys reports whether the keys of all values can be read in the encrypted file, line by line.
+func (f *File) HasPlainKeys() bool { return f.format == formatDotenv }

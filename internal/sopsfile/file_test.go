@@ -35,7 +35,9 @@ func TestFormats(t *testing.T) {
 			if !sopsfile.IsEncrypted(c.name, encrypted) {
 				t.Fatalf("not encrypted: %s", encrypted)
 			}
-			if got := string(must2(t)(decrypt(t, c.name, encrypted, key))); got != c.plain {
+			got, err := decrypt(t, c.name, encrypted, key)
+			must.Succeed(t, err)
+			if string(got) != c.plain {
 				t.Errorf("got %q, want %q", got, c.plain)
 			}
 		})
@@ -45,7 +47,7 @@ func TestFormats(t *testing.T) {
 // decrypt returns a whole decrypted file.
 func decrypt(t *testing.T, name string, encrypted, key []byte) ([]byte, error) {
 	t.Helper()
-	file, err := sopsfile.Load(name, encrypted)
+	file, err := sopsfile.Load(name, name, encrypted)
 	if err != nil {
 		return nil, err
 	}
@@ -54,15 +56,6 @@ func decrypt(t *testing.T, name string, encrypted, key []byte) ([]byte, error) {
 		return nil, err
 	}
 	return plain.Content()
-}
-
-// must2 ends the test after an error, and otherwise returns the content.
-func must2(t *testing.T) func([]byte, error) []byte {
-	return func(content []byte, err error) []byte {
-		t.Helper()
-		must.Succeed(t, err)
-		return content
-	}
 }
 
 // TestNotEncrypted checks files that only look a little like encrypted files.
@@ -87,7 +80,7 @@ stringData:
     note: a
 `
 
-var data = sopstest.Options{EncryptedRegex: "^(data|stringData)$"} //nolint:gochecknoglobals // how most users encrypt
+var data = sopstest.Options{EncryptedRegex: "^(data|stringData)$"}
 
 // TestChangedFiles changes encrypted files without a key. Each change is refused, and the errors have
 // nothing of the file.
@@ -160,7 +153,7 @@ func TestMasterKeys(t *testing.T) {
 		return group
 	}
 	encrypted, _ := sopstest.Encrypt(t, "a.yaml", secret, sopstest.Options{KeyGroups: []sops.KeyGroup{group(2), {&age.MasterKey{Recipient: sopstest.Recipient, EncryptedKey: "x"}}}, Threshold: 2})
-	file, err := sopsfile.Load("a.yaml", encrypted)
+	file, err := sopsfile.Load("a.yaml", "a.yaml", encrypted)
 	must.Succeed(t, err)
 	keys, err := file.MasterKeys()
 	must.Succeed(t, err)
@@ -178,7 +171,7 @@ func TestMasterKeys(t *testing.T) {
 		"a long name":     {{&age.MasterKey{Recipient: strings.Repeat("x", 3<<10), EncryptedKey: "x"}}},
 	} {
 		encrypted, _ := sopstest.Encrypt(t, "a.yaml", secret, sopstest.Options{KeyGroups: groups, Threshold: 2})
-		file, err := sopsfile.Load("a.yaml", encrypted)
+		file, err := sopsfile.Load("a.yaml", "a.yaml", encrypted)
 		must.Succeed(t, err)
 		if _, err := file.MasterKeys(); err == nil {
 			t.Errorf("%s: allowed", name)
@@ -209,7 +202,7 @@ func TestLoadRefuses(t *testing.T) {
 		"metadata of numbers": "a: b\nsops:\n    age: 7\n    mac: ENC[AES256_GCM,data:x,iv:x,tag:x,type:str]\n",
 		"a Huawei key":        strings.Replace(string(encrypted), "    age:", "    hckms:\n        - key_id: x\n          created_at: \"2026-11-25T12:00:00Z\"\n          enc: x\n    age:", 1),
 	} {
-		if _, err := sopsfile.Load("a.yaml", []byte(content)); err == nil {
+		if _, err := sopsfile.Load("a.yaml", "a.yaml", []byte(content)); err == nil {
 			t.Errorf("%s: allowed", name)
 		} else if _, ok := errors.AsType[*sopsfile.Error](err); !ok {
 			t.Errorf("%s: %v", name, err)

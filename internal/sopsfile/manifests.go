@@ -60,23 +60,38 @@ func (f *File) LeftEncrypted() (bool, error) {
 // Manifests refuses a document whose kind somebody without keys may have written. These documents are
 // allowed:
 //   - a Secret, and a List of Secrets
-//   - the first document, whatever its kind, if its first two values are apiVersion and kind, and the
-//     MAC covers all values: the MAC begins with these two values, so nobody else has written them
+//   - a document of another kind that is alone in its file, if its first two values are apiVersion and
+//     kind, and the MAC covers all values: the MAC begins with these two values, so nobody else has
+//     written them
+//
+// Only Secrets may have encrypted values below data and stringData. SOPS binds a value to its path. So
+// no value of a Secret can be moved into another kind, whatever else somebody changes in the file.
 func (p *Plain) Manifests(hide func(Value) string) (content []byte, err error) {
 	hidden, err := p.file.load()
 	if err != nil {
 		return nil, err
 	}
+	var documents sops.TreeBranches
 	for i, branch := range p.tree.Branches {
-		kind, err := p.judge(i, branch)
+		if len(branch) == 0 {
+			continue // nothing is between two separators
+		}
+		documents = append(documents, hidden.Branches[i])
+		kind, err := p.judge(branch)
 		if err != nil {
 			return nil, err
 		}
 		err = guard("a value cannot be decrypted", func() error {
 			part := sops.Tree{Metadata: hidden.Metadata, Branches: sops.TreeBranches{hidden.Branches[i]}}
 			_, err := part.Decrypt(p.dataKey, &hidingCipher{cipher: sopsaes.NewCipher(), hide: func(path string, value any) (any, error) {
-				if isIdentity(path) {
+				if isPlain(path) {
 					return value, nil
+				}
+				if isData(path) && !kind.isSecret() && !kind.isList() {
+					return nil, &Error{
+						Message: fmt.Sprintf("it has an encrypted value in data or stringData of a %.63s, and only Secrets may", kind.kind),
+						Fix:     "make the object a Secret",
+					}
 				}
 				return hide(Value{Plain: value, Path: path, APIVersion: kind.apiVersion, Kind: kind.kind}), nil
 			}})
@@ -87,16 +102,24 @@ func (p *Plain) Manifests(hide func(Value) string) (content []byte, err error) {
 		}
 	}
 	err = guard("the decrypted file cannot be written as "+string(p.file.format), func() error {
-		content, err = p.file.format.store().EmitPlainFile(hidden.Branches)
+		content, err = p.file.format.store().EmitPlainFile(documents)
 		return err
 	})
 	return content, err
 }
 
-// isIdentity reports whether a path leads to a field that identifies an object.
-func isIdentity(path string) bool {
+// isPlain reports whether a path leads to a field that the build reads: a field that identifies an
+// object, or an annotation or a label that says what to do with the object.
+func isPlain(path string) bool {
 	path = strings.TrimPrefix(path, "items:")
-	return slices.Contains([]string{"apiVersion", "kind", "metadata:name", "metadata:namespace"}, path)
+	return slices.Contains([]string{"apiVersion", "kind", "metadata:name", "metadata:namespace"}, path) ||
+		strings.HasPrefix(path, "metadata:annotations:kustomize.toolkit.") || strings.HasPrefix(path, "metadata:labels:kustomize.toolkit.")
+}
+
+// isData reports whether a path can be that of a value in the data of a Secret.
+func isData(path string) bool {
+	path = strings.TrimPrefix(path, "items:")
+	return strings.HasPrefix(path, "data:") || strings.HasPrefix(path, "stringData:")
 }
 
 // typeMeta says what kind of object a document has.
@@ -115,8 +138,8 @@ func typeOf(branch sops.TreeBranch) typeMeta {
 	return typeMeta{apiVersion, kind}
 }
 
-// judge returns what kind of object document i has, or refuses the document.
-func (p *Plain) judge(i int, branch sops.TreeBranch) (typeMeta, error) {
+// judge returns what kind of object a document has, or refuses the document.
+func (p *Plain) judge(branch sops.TreeBranch) (typeMeta, error) {
 	kind := typeOf(branch)
 	switch {
 	case kind.isSecret():
@@ -130,13 +153,13 @@ func (p *Plain) judge(i int, branch sops.TreeBranch) (typeMeta, error) {
 			}
 		}
 		return kind, nil
-	case i == 0 && !p.tree.Metadata.MACOnlyEncrypted && isPinned(branch):
+	case len(p.tree.Branches) == 1 && !p.tree.Metadata.MACOnlyEncrypted && isPinned(branch):
 		return kind, nil
 	case p.file.format == formatDotenv, p.file.format == formatINI, p.file.format == formatBinary:
 		return kind, &Error{Message: "the file is encrypted as " + string(p.file.format) + ", which is no format of manifests", Fix: "use the file in a secretGenerator, or encrypt it as YAML"}
 	default:
 		return kind, &Error{
-			Message: fmt.Sprintf("document %d is no Secret, and the MAC does not prove its kind", i+1),
+			Message: "it has an object that is no Secret, and the MAC does not prove the object's kind",
 			Fix:     "let apiVersion and kind be the first two fields of a file with this object alone, and encrypt it with sops without mac_only_encrypted",
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // manifests decrypts a file, and replaces each value by its path.
 func manifests(t *testing.T, name string, encrypted, key []byte) (string, error) {
 	t.Helper()
-	file, err := sopsfile.Load(name, encrypted)
+	file, err := sopsfile.Load(name, name, encrypted)
 	must.Succeed(t, err)
 	plain, err := file.Decrypt(key)
 	must.Succeed(t, err)
@@ -37,7 +37,7 @@ func TestManifests(t *testing.T) {
 		{"a wholly encrypted object", release, sopstest.Options{}, []string{"kind: Release", "name: web", "port: <Release spec:values:port 5432>"}},
 		{"a list", "apiVersion: v1\nkind: List\nitems:\n    - " + strings.ReplaceAll(strings.TrimSpace(secret), "\n", "\n      "), data, []string{"name: db", "password: <List items:stringData:password swordfish>"}},
 		{"two documents", secret + "---\n" + strings.Replace(secret, "db", "web", 1), data, []string{"name: db", "name: web"}},
-		{"another kind, and a Secret", release + "---\n" + secret, sopstest.Options{}, []string{"kind: Release", "kind: Secret"}},
+		{"a separator at the end", secret + "---\n", data, []string{"name: db"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			encrypted, key := sopstest.Encrypt(t, "a.yaml", c.plain, c.options)
@@ -75,6 +75,10 @@ func TestManifestsRefuses(t *testing.T) {
 			change: [2]string{"apiVersion: apps/v1beta1\nkind: Thing\n", "apiVersion: apps/v1\nkind: beta1Thing\n"},
 		},
 		{name: "a List with another kind", plain: "apiVersion: v1\nkind: List\nitems:\n    - apiVersion: v1\n      kind: ConfigMap\n      data:\n        a: b\n", options: data},
+		{name: "another kind, and a Secret", plain: "apiVersion: helm.example/v1\nkind: Release\nspec:\n    password: x\n---\n" + secret},
+		{name: "a ConfigMap", plain: object, options: data},
+		{name: "a wholly encrypted ConfigMap", plain: object},
+		{name: "items that are no List", plain: "apiVersion: a.example/v1\nkind: Thing\nitems:\n    data:\n        password: swordfish\n"},
 		{name: "no kind", plain: "password: swordfish\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -92,6 +96,20 @@ func TestManifestsRefuses(t *testing.T) {
 	}
 }
 
+// TestMergedDocuments makes one document of two, without a key. The MAC is still right, because it does
+// not cover where a document ends. But no value of the Secret gets into the other object.
+func TestMergedDocuments(t *testing.T) {
+	encrypted, key := sopstest.Encrypt(t, "a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n    name: x\n---\n"+secret, data)
+	first, second, _ := strings.Cut(string(encrypted), "---\n")
+	first, _, _ = strings.Cut(first, "sops:")
+	_, second, _ = strings.Cut(second, "name: db\n")
+	merged := first + "    labels:\n        a: v1Secretdb\n" + second
+	got, err := manifests(t, "a.yaml", []byte(merged), key) // its Decrypt succeeds
+	if err == nil {
+		t.Errorf("allowed:\n%s", got)
+	}
+}
+
 // TestLeftEncrypted checks the annotation that leaves an object encrypted.
 func TestLeftEncrypted(t *testing.T) {
 	off := strings.Replace(secret, "    name: db\n", "    name: db\n    annotations:\n        kustomize.toolkit.fluxcd.io/decrypt: disabled\n", 1)
@@ -105,7 +123,7 @@ func TestLeftEncrypted(t *testing.T) {
 		{"one of two", off + "---\n" + secret, false, true},
 	} {
 		encrypted, _ := sopstest.Encrypt(t, "a.yaml", c.plain, data)
-		file, err := sopsfile.Load("a.yaml", encrypted)
+		file, err := sopsfile.Load("a.yaml", "a.yaml", encrypted)
 		must.Succeed(t, err)
 		if left, err := file.LeftEncrypted(); left != c.left || (err != nil) != c.fails {
 			t.Errorf("%s: %v, %v", c.name, left, err)

@@ -167,7 +167,9 @@ func TestStoryDecryption(t *testing.T) {
 	await(t, ofA, "it is refused", unapplied(meta.ReasonDecryptionFailed, keyA.arn, "AccessDenied"))
 	a.password(t, "db", secretMark+"a")
 	a.letDecrypt(t, keyA.arn)
-	patch(t, ofA, func(o *v1alpha1.Kustomization) { o.Annotations = map[string]string{meta.ReconcileRequestedAnnotation: "after the grant"} })
+	patch(t, ofA, func(o *v1alpha1.Kustomization) {
+		o.Annotations = map[string]string{meta.ReconcileRequestedAnnotation: "after the grant"}
+	})
 	await(t, ofA, "it is applied", applied(a.namespace+"_db__Secret"))
 	a.password(t, "db", secretMark+"later")
 }
@@ -192,7 +194,7 @@ func TestDecryptionOwnKeys(t *testing.T) {
 		"a.env":        seal("a.env", "password="+secretMark+"env\n"),
 		"a.ini":        seal("a.ini", "[a]\npassword = "+secretMark+"ini\n"),
 		"key.bin":      seal("key.bin", secretMark+"binary\x00\xff"),
-		"release.yaml": seal("release.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n    name: c\ndata:\n    password: "+secretMark+"map\n", "--encrypted-regex", "^password$"),
+		"release.yaml": seal("release.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n    name: c\n    annotations:\n        password: "+secretMark+"map\n", "--encrypted-regex", "^password$"),
 	}
 	tn := newApplyTenant(t, "decryption-keys", files)
 	startApplying(t, nil, tn)

@@ -195,10 +195,11 @@ func (d *diff) destination(ctx context.Context, o *v1alpha1.Kustomization, own *
 	return newHarmless(remote)
 }
 
-// namesSecret reports whether variables come from Secrets. A Secret that does not exist counts too:
+// namesSecret reports whether objects of any kind may have secret values: variables come from Secrets,
+// or files are encrypted. A Secret that does not exist counts too:
 // objects of the cluster may still have its values.
 func namesSecret(o *v1alpha1.Kustomization) bool {
-	return o.Spec.PostBuild != nil && slices.ContainsFunc(o.Spec.PostBuild.SubstituteFrom, func(ref v1alpha1.SubstituteReference) bool {
+	return o.Spec.Decryption != nil || o.Spec.PostBuild != nil && slices.ContainsFunc(o.Spec.PostBuild.SubstituteFrom, func(ref v1alpha1.SubstituteReference) bool {
 		return ref.Kind == "Secret"
 	})
 }

@@ -85,6 +85,9 @@ func (d Decryption) decide(ctx context.Context, o *v1alpha1.Kustomization) (decr
 	return input, nil
 }
 
+// errNobody says why no cloud is asked. The controller's own identity is never used.
+var errNobody = errors.New("nobody asks this cloud: set spec.decryption.serviceAccountName, or have the administrator set apply.defaultDecryptionServiceAccount")
+
 // dataKeys returns the data keys of encrypted files. The reader reads the Secret with private keys.
 func (d Decryption) dataKeys(ctx context.Context, reader client.Reader, o *v1alpha1.Kustomization, files []masterkey.File) (map[string][]byte, error) {
 	keys, err := readKeys(ctx, reader, o)
@@ -92,6 +95,9 @@ func (d Decryption) dataKeys(ctx context.Context, reader client.Reader, o *v1alp
 		return nil, err
 	}
 	return d.Service.DataKeys(ctx, files, keyservice.Caller{Keys: keys, At: func(ctx context.Context, cloud string) ([]auth.Option, string, error) {
+		if d.account(o).IsZero() {
+			return nil, "", errNobody
+		}
 		identity, err := spec.ResolveAt(ctx, cloud, d.fields(o), d.Rules)
 		if err != nil {
 			return nil, "", err

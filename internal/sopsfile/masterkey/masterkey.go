@@ -94,7 +94,9 @@ const (
 	// post-quantum recipient of age has 3 KB.
 	maxEncrypted = 64 << 10
 	maxReference = 2 << 10
-	maxContext   = 32
+	// maxName is longer than the names of files in an archive.
+	maxName    = 8 << 10
+	maxContext = 32
 )
 
 // Check refuses a file that has no keys, too many keys, or keys that are too long. The error names
@@ -102,6 +104,8 @@ const (
 func (f File) Check() error {
 	keys := 0
 	switch {
+	case f.Name == "" || len(f.Name) > maxName:
+		return fmt.Errorf("it has no name, or a name with more than %d bytes", maxName)
 	case len(f.Groups) == 0:
 		return fmt.Errorf("it has no keys")
 	case len(f.Groups) > maxGroups:

@@ -38,11 +38,11 @@ type Options struct {
 
 // Encrypt encrypts a file, in the format that SOPS chooses for the file's name. It returns the file
 // and its data key. The file's encrypted data key is no valid one, unless there are KeyGroups.
-func Encrypt(t testing.TB, name, plain string, options Options) (encrypted, dataKey []byte) {
-	t.Helper()
+func Encrypt(tb testing.TB, name, plain string, options Options) (encrypted, dataKey []byte) {
+	tb.Helper()
 	store := storeFor(name)
 	branches, err := store.LoadPlainFile([]byte(plain))
-	must.Succeed(t, err)
+	must.Succeed(tb, err)
 	tree := sops.Tree{Branches: branches, Metadata: sops.Metadata{
 		KeyGroups: options.KeyGroups, ShamirThreshold: options.Threshold, Version: "3.13.3",
 		EncryptedRegex: options.EncryptedRegex, MACOnlyEncrypted: options.MACOnlyEncrypted, LastModified: time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC),
@@ -60,11 +60,11 @@ func Encrypt(t testing.TB, name, plain string, options Options) (encrypted, data
 	}
 	cipher := sopsaes.NewCipher()
 	mac, err := tree.Encrypt(dataKey, cipher)
-	must.Succeed(t, err)
+	must.Succeed(tb, err)
 	tree.Metadata.MessageAuthenticationCode, err = cipher.Encrypt(mac, dataKey, tree.Metadata.LastModified.Format(time.RFC3339))
-	must.Succeed(t, err)
+	must.Succeed(tb, err)
 	encrypted, err = store.EmitEncryptedFile(tree)
-	must.Succeed(t, err)
+	must.Succeed(tb, err)
 	return encrypted, dataKey
 }
 
