@@ -160,13 +160,14 @@ func newDecryption(f flags.Flags, mgr *authmanager.Manager) (kustomization.Decry
 		clouds.Close()
 		return kustomization.Decryption{}, nil, err
 	}
-	return kustomization.Decryption{
-			Service: &keyservice.Service{Clouds: clouds, Transports: hosts}, Accounts: mgr.Accounts, Cache: mgr.Tokens, Observer: mgr.Tokens,
-			Rules: spec.Rules{Providers: clouds.Names(), DefaultServiceAccount: f.DefaultDecryptionServiceAccount},
-		}, func() {
-			hosts.Close()
-			clouds.Close()
-		}, nil
+	decryption := kustomization.Decryption{
+		Service: &keyservice.Service{Clouds: clouds, Transports: hosts}, Accounts: mgr.Accounts, Cache: mgr.Tokens, Observer: mgr.Tokens,
+		Rules: spec.Rules{Providers: clouds.Names(), DefaultServiceAccount: f.DefaultDecryptionServiceAccount},
+	}
+	return decryption, func() {
+		hosts.Close()
+		clouds.Close()
+	}, nil
 }
 
 func newManager(ctx context.Context, config *rest.Config, f flags.Flags, log *slog.Logger) (*authmanager.Manager, error) {

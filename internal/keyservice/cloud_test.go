@@ -272,7 +272,7 @@ func TestOracleOfClouds(t *testing.T) {
 }
 
 // errOver is why contexts end.
-var errOver = errors.New("the time is over") //nolint:gochecknoglobals // a sentinel
+var errOver = errors.New("the time is over")
 
 // TestFaults makes key services and token services fail. The error says that another attempt may
 // succeed, and it does. A short failure is not noticed at all.

@@ -23,8 +23,12 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/local"
 )
 
-// decrypter is the name of each tenant's ServiceAccount that decrypts.
-const decrypter = "decrypter"
+const (
+	// decrypter is the name of each tenant's ServiceAccount that decrypts.
+	decrypter = "decrypter"
+	// ownKeys is the name of the Secret with a tenant's private keys. The apply controller reads it.
+	ownKeys = "private-keys"
+)
 
 // encrypted returns a file that the unmodified sops program encrypted. SOPS chooses the format by the
 // name.
@@ -127,7 +131,7 @@ func (k keyAtAWS) decrypted(t *testing.T, when string, want int) {
 // with no other.
 func TestStoryDecryption(t *testing.T) {
 	alone(t, "the chart grants more for the apply controller")
-	a, b := newApplyTenant(t, "decryption-a", map[string]string{"empty.txt": ""}), newApplyTenant(t, "decryption-b", map[string]string{"empty.txt": ""})
+	a, b := newApplyTenant(t, "apply-decryption-a", map[string]string{"empty.txt": ""}), newApplyTenant(t, "apply-decryption-b", map[string]string{"empty.txt": ""})
 	keyA, keyB := a.atKMS(t), b.atKMS(t)
 	startApplying(t, nil, a, b)
 	manifest := func(key keyAtAWS, password string) map[string]string {
@@ -196,11 +200,11 @@ func TestDecryptionOwnKeys(t *testing.T) {
 		"key.bin":      seal("key.bin", secretMark+"binary\x00\xff"),
 		"release.yaml": seal("release.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata:\n    name: c\n    annotations:\n        password: "+secretMark+"map\n", "--encrypted-regex", "^password$"),
 	}
-	tn := newApplyTenant(t, "decryption-keys", files)
+	tn := newApplyTenant(t, "apply-decryption-keys", files)
 	startApplying(t, nil, tn)
-	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: "keys"}, Data: map[string][]byte{"a.agekey": []byte(id.String() + "\r\n")}})
+	create(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: ownKeys}, Data: map[string][]byte{"a.agekey": []byte(id.String() + "\r\n")}})
 	o := tn.kustomization("app")
-	o.Spec.Decryption = &v1alpha1.Decryption{Provider: v1alpha1.DecryptionSOPS, SecretRef: &meta.LocalReference{Name: "keys"}}
+	o.Spec.Decryption = &v1alpha1.Decryption{Provider: v1alpha1.DecryptionSOPS, SecretRef: &meta.LocalReference{Name: ownKeys}}
 	create(t, o)
 	ids := []string{tn.namespace + "_a__Secret", tn.namespace + "_b__Secret", tn.namespace + "_c__ConfigMap", tn.namespace + "_generated__Secret"}
 	await(t, o, "it is applied", applied(ids...))

@@ -298,7 +298,7 @@ func judgeImpersonation(t *testing.T) {
 			}
 			continue
 		}
-		if e.Verb == "get" && e.ObjectRef.Resource == "secrets" && strings.HasPrefix(e.ObjectRef.Name, kubeConfigName) {
+		if e.Verb == "get" && e.ObjectRef.Resource == "secrets" && (strings.HasPrefix(e.ObjectRef.Name, kubeConfigName) || e.ObjectRef.Name == ownKeys) {
 			continue
 		}
 		if e.ObjectRef.Resource == "configmaps" || e.ObjectRef.Resource == "clusterroles" || e.ObjectRef.Resource == "secrets" {
