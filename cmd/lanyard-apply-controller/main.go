@@ -47,6 +47,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/program"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
+	"github.com/lanyard-dev/lanyard/internal/sopsfile"
 )
 
 // version is set by the linker (-X main.version, see Makefile).
@@ -56,7 +57,7 @@ func main() {
 	if sandbox.IsChild(os.Args[1:]) {
 		os.Exit(program.Run(flags.Name, func(ctx context.Context, args []string, _ io.Writer) error {
 			var expressions expression.Server
-			return sandbox.Serve(ctx, args, sandbox.Functions{kustomize.Function: kustomize.Serve, expression.Function: expressions.Serve})
+			return sandbox.Serve(ctx, args, sandbox.Functions{kustomize.Function: kustomize.Server{Open: sopsfile.Open}.Serve, expression.Function: expressions.Serve})
 		}))
 	}
 	os.Exit(program.Run(flags.Name, run))

@@ -24,7 +24,7 @@ import (
 func main() {
 	if sandbox.IsChild(os.Args[1:]) {
 		signal.Ignore(os.Interrupt) // Ctrl-C also reaches the parent, which ends this process
-		if err := sandbox.Serve(context.Background(), os.Args[1:], sandbox.Functions{kustomize.Function: kustomize.Serve}); err != nil {
+		if err := sandbox.Serve(context.Background(), os.Args[1:], sandbox.Functions{kustomize.Function: kustomize.Server{}.Serve}); err != nil {
 			os.Exit(frame.Failed)
 		}
 		return

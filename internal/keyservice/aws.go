@@ -15,7 +15,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/internal/clouds/awsclient"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 )
 
 // decryptAWS decrypts with AWS KMS. Source: KMS API Reference, Decrypt.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/azure"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 )
 
 // decryptAzure decrypts with Azure Key Vault. Source: Key Vault REST API, "Decrypt".

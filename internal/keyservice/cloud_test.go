@@ -20,9 +20,9 @@ import (
 	cloudkms "google.golang.org/api/cloudkms/v1"
 
 	"github.com/lanyard-dev/lanyard/cloudtest/fault"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/keyservice"
 	"github.com/lanyard-dev/lanyard/internal/must"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // TestMain sets variables that decide whose credentials many clients use, and where they send them.

@@ -14,7 +14,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
 	"github.com/lanyard-dev/lanyard/auth/gcp"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 )
 
 // decryptGCP decrypts with Google Cloud KMS. Source: Cloud KMS REST reference, cryptoKeys.decrypt.

@@ -16,7 +16,7 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/providers"
 	"github.com/lanyard-dev/lanyard/auth/transport"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 )
 
 // Service decrypts data keys. It is safe for concurrent use. All fields are required.

@@ -37,9 +37,9 @@ import (
 	"github.com/lanyard-dev/lanyard/cloudtest/journal"
 	"github.com/lanyard-dev/lanyard/cloudtest/oidc"
 	"github.com/lanyard-dev/lanyard/internal/clouds/awsclient"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/keyservice"
 	"github.com/lanyard-dev/lanyard/internal/must"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 )
 
 // Limits bound a build. They are part of the request, so that the child and its parent agree.
@@ -81,7 +81,7 @@ type report struct {
 //
 // build is for a child process: kustomize has global state, knows no context, and may need any
 // amount of memory and time. An error is an [*Error].
-func build(ctx context.Context, tgz []byte, spec Spec, decrypt *decryption, limits Limits) (result, error) {
+func build(ctx context.Context, tgz []byte, spec Spec, decrypt *decryption, open Open, limits Limits) (result, error) {
 	content, err := archive.Files(ctx, bytes.NewReader(tgz),
 		archive.Options{Limits: archive.Limits{MaxBytes: limits.FileBytes, MaxFiles: limits.Files}})
 	if err != nil {
@@ -92,7 +92,7 @@ func build(ctx context.Context, tgz []byte, spec Spec, decrypt *decryption, limi
 	if err != nil {
 		return result{}, err
 	}
-	c := &checker{files: in, secrets: newSecrets(decrypt)}
+	c := &checker{files: in, secrets: newSecrets(decrypt, open)}
 	if err := c.check(folder, false); err != nil {
 		return result{}, err
 	}

@@ -7,9 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // Builder builds manifests in confined child processes.
@@ -18,7 +18,7 @@ type Builder struct {
 	limits Limits
 }
 
-// NewBuilder returns a builder whose children come from a pool. The children must have [Serve] as [Function].
+// NewBuilder returns a builder whose children come from a pool. The children must have [Server] as [Function].
 func NewBuilder(pool *sandbox.Pool, limits Limits) *Builder {
 	return &Builder{pool: pool, limits: limits}
 }

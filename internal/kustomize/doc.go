@@ -1,7 +1,7 @@
 // Package kustomize builds Kubernetes manifests from the archive of a tenant.
 //
 // [Builder] is the side of the controller and of the command line. It sends an archive and a [Spec] to
-// a confined child process of package sandbox, and returns the objects. [Serve] is the side of the
+// a confined child process of package sandbox, and returns the objects. [Server] is the side of the
 // child. It unpacks the archive into memory, checks all kustomization files, runs kustomize, and
 // substitutes variables. So neither archives nor YAML of tenants are read by a process that has rights.
 //

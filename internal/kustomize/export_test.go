@@ -3,12 +3,13 @@ package kustomize
 import (
 	"context"
 
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/sopsfile"
 )
 
 // BuildHere builds in this process, for tests.
 func BuildHere(ctx context.Context, archive []byte, spec Spec, limits Limits) ([][]byte, error) {
-	made, err := build(ctx, archive, spec, nil, limits)
+	made, err := build(ctx, archive, spec, nil, nil, limits)
 	return made.objects, err
 }
 
@@ -21,7 +22,7 @@ type Decrypted struct {
 
 // DecryptHere builds in this process, with the data keys of encrypted files.
 func DecryptHere(ctx context.Context, archive []byte, spec Spec, dataKeys map[string][]byte, limits Limits) (Decrypted, error) {
-	made, err := build(ctx, archive, spec, &decryption{DataKeys: dataKeys}, limits)
+	made, err := build(ctx, archive, spec, &decryption{DataKeys: dataKeys}, sopsfile.Open, limits)
 	return Decrypted{made.objects, made.missing, made.report.Unencrypted}, err
 }
 

@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/lanyard-dev/lanyard/internal/sopsfile"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile"
 )
 
 // placeholders stand for decrypted values while kustomize runs. So nothing that kustomize does can
@@ -72,7 +72,7 @@ func (p *placeholders) addContent(dataKey []byte, place string, content []byte) 
 }
 
 // addManifest remembers a value of a manifest.
-func (p *placeholders) addManifest(dataKey []byte, v sopsfile.Value) string {
+func (p *placeholders) addManifest(dataKey []byte, v encryptedfile.Value) string {
 	value := hidden{plain: v.Plain}
 	place := []string{v.APIVersion, v.Kind, v.Path}
 	list := v.Kind == "List" || v.Kind == "SecretList"

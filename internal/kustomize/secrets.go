@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/kio"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
-	"github.com/lanyard-dev/lanyard/internal/sopsfile"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 )
 
 // maxEncryptedFiles bounds the encrypted files of a build. Each costs a call of a key service.
@@ -27,6 +27,7 @@ const maxEncryptedFiles = 1_000
 // kustomize never sees what was decrypted. It gets placeholders, which are replaced after the build,
 // and only where a decrypted value may be.
 type secrets struct {
+	open     Open
 	dataKeys map[string][]byte // by the names of files
 	values   *placeholders
 	uses     []use
@@ -40,16 +41,16 @@ type use struct {
 	as   target
 }
 
-func newSecrets(d *decryption) *secrets {
+func newSecrets(d *decryption, open Open) *secrets {
 	if d == nil {
 		return nil
 	}
-	return &secrets{dataKeys: d.DataKeys, values: newPlaceholders(), byName: map[string]target{}}
+	return &secrets{open: open, dataKeys: d.DataKeys, values: newPlaceholders(), byName: map[string]target{}}
 }
 
 // refuse refuses an encrypted file that is used as something that cannot be encrypted.
 func (s *secrets) refuse(name string, content []byte, as string) *Error {
-	if s == nil || !sopsfile.IsEncrypted(name, content) {
+	if s == nil || !encryptedfile.Is(name, content) {
 		return nil
 	}
 	return refused(name, "the file is encrypted, and is used as a "+as,
@@ -62,7 +63,7 @@ func (s *secrets) use(place, name string, content []byte, as target) error {
 	if s == nil {
 		return nil
 	}
-	encrypted := sopsfile.IsEncrypted(name, content)
+	encrypted := encryptedfile.Is(name, content)
 	switch as {
 	case manifest, patch, patchFile:
 		as = manifest
@@ -107,7 +108,7 @@ func (s *secrets) decrypt(files *files) error {
 	}
 	decrypted := map[string][]byte{}
 	for _, use := range s.uses {
-		content, err := s.open(use, files.content[use.name])
+		content, err := s.replace(use, files.content[use.name])
 		if err != nil {
 			return err
 		}
@@ -122,12 +123,20 @@ func (s *secrets) decrypt(files *files) error {
 	return nil
 }
 
-// open returns what kustomize reads instead of a file; nil for the file itself.
-func (s *secrets) open(use use, content []byte) ([]byte, error) {
-	if !sopsfile.IsEncrypted(use.name, content) {
+// read parses an encrypted file.
+func (s *secrets) read(label, name string, content []byte) (encryptedfile.File, error) {
+	if s.open == nil {
+		return nil, &encryptedfile.Error{Message: "the file is encrypted, and this program decrypts nothing", Fix: "leave the file out"}
+	}
+	return s.open(label, name, content)
+}
+
+// replace returns what kustomize reads instead of a file; nil for the file itself.
+func (s *secrets) replace(use use, content []byte) ([]byte, error) {
+	if !encryptedfile.Is(use.name, content) {
 		return s.openValues(use.name, content)
 	}
-	file, err := sopsfile.Load(use.name, use.name, content)
+	file, err := s.read(use.name, use.name, content)
 	if err != nil {
 		return nil, decryptionError(use.name, err)
 	}
@@ -145,7 +154,7 @@ func (s *secrets) open(use use, content []byte) ([]byte, error) {
 		return nil, err
 	}
 	if use.as == manifest {
-		manifests, err := plain.Manifests(func(v sopsfile.Value) string { return s.values.addManifest(s.dataKeys[use.name], v) })
+		manifests, err := plain.Manifests(func(v encryptedfile.Value) string { return s.values.addManifest(s.dataKeys[use.name], v) })
 		return manifests, decryptionError(use.name, err)
 	}
 	whole, err := plain.Content()
@@ -159,10 +168,13 @@ func (s *secrets) open(use use, content []byte) ([]byte, error) {
 }
 
 // plain decrypts a file, and returns nil if its data key is missing.
-func (s *secrets) plain(name string, file *sopsfile.File) (*sopsfile.Plain, error) {
+func (s *secrets) plain(name string, file encryptedfile.File) (encryptedfile.Plain, error) {
 	if key, found := s.dataKeys[name]; found {
 		plain, err := file.Decrypt(key)
-		return plain, decryptionError(name, err)
+		if err != nil {
+			return nil, decryptionError(name, err)
+		}
+		return plain, nil
 	}
 	keys, err := file.MasterKeys()
 	if err != nil {
@@ -244,10 +256,10 @@ func (s *secrets) openValues(name string, content []byte) ([]byte, error) {
 // openValue returns what replaces a value in the data of a Secret; "" for the value itself.
 func (s *secrets) openValue(name, key, value string) (string, error) {
 	content, err := base64.StdEncoding.DecodeString(value)
-	if err != nil || !sopsfile.IsEncrypted(key, content) {
+	if err != nil || !encryptedfile.Is(key, content) {
 		return "", nil //nolint:nilerr // not every value is an encrypted file
 	}
-	file, err := sopsfile.Load(name, key, content)
+	file, err := s.read(name, key, content)
 	if err != nil {
 		return "", decryptionError(name, err)
 	}
@@ -263,12 +275,12 @@ func (s *secrets) openValue(name, key, value string) (string, error) {
 	return base64.StdEncoding.EncodeToString([]byte(token)), nil
 }
 
-// decryptionError converts an error of package sopsfile; nil for nil.
+// decryptionError converts an error of package encryptedfile; nil for nil.
 func decryptionError(name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if failure, ok := errors.AsType[*sopsfile.Error](err); ok {
+	if failure, ok := errors.AsType[*encryptedfile.Error](err); ok {
 		return decryptionFault(name, failure.Message, failure.Fix)
 	}
 	return decryptionFault(name, "the file cannot be decrypted", "encrypt the file again with sops")
@@ -320,7 +332,7 @@ func hasEncryptedValue(object *resource.Resource) bool {
 	}
 	for key, value := range object.GetDataMap() {
 		content, err := base64.StdEncoding.DecodeString(value)
-		if err == nil && sopsfile.IsEncrypted(key, content) {
+		if err == nil && encryptedfile.Is(key, content) {
 			return true
 		}
 	}
@@ -329,7 +341,7 @@ func hasEncryptedValue(object *resource.Resource) bool {
 
 // staysEncrypted reports whether an object says that it stays encrypted.
 func staysEncrypted(object *resource.Resource) bool {
-	return sopsfile.StaysEncrypted(object.GetLabels()) || sopsfile.StaysEncrypted(object.GetAnnotations())
+	return encryptedfile.StaysEncrypted(object.GetLabels()) || encryptedfile.StaysEncrypted(object.GetAnnotations())
 }
 
 // isStillEncrypted reports whether a Secret has the metadata of SOPS, and does not say that it stays

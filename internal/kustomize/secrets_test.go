@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/must"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/sopsfile/sopstest"
 )
 

@@ -10,7 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 )
 
 // A request is the length of the header in four bytes, the header in JSON, and the archive.
@@ -55,15 +56,25 @@ func decodeRequest(request []byte) (h header, archive []byte, err error) {
 	return h, rest[length:], err
 }
 
-// Function is the name of [Serve] in sandbox.Functions.
+// Function is the name of [Server.Serve] in sandbox.Functions.
 const Function = "build"
 
+// Open parses an encrypted file. The label is the file's name in [encryptedfile.File.MasterKeys]. The
+// name says which format the file may have had. An error is an [*encryptedfile.Error].
+type Open func(label, name string, content []byte) (encryptedfile.File, error)
+
+// Server is the side of the child.
+type Server struct {
+	// Open parses encrypted files. If Open is nil, encrypted files are refused.
+	Open Open
+}
+
 // Serve answers a request of a [Builder] in a child.
-func Serve(ctx context.Context, request []byte) (answer []byte) {
+func (s Server) Serve(ctx context.Context, request []byte) (answer []byte) {
 	var made result
 	h, archive, err := decodeRequest(request)
 	if err == nil {
-		made, err = build(ctx, archive, h.Spec, h.Decrypt, h.Limits)
+		made, err = build(ctx, archive, h.Spec, h.Decrypt, s.Open, h.Limits)
 	}
 	if err != nil {
 		failure, ok := errors.AsType[*Error](err)

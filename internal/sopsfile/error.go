@@ -1,17 +1,10 @@
 package sopsfile
 
-import "errors"
+import (
+	"errors"
 
-// Error says why a file cannot be read or decrypted. It has nothing of the file's content.
-type Error struct {
-	// Message says what is wrong with the file.
-	Message string
-	// Fix is the next step for the user, as a sentence without a full stop.
-	Fix string
-}
-
-// Error implements error.
-func (e *Error) Error() string { return e.Message + "; " + e.Fix }
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile"
+)
 
 // Fixes that several errors have.
 const (
@@ -20,19 +13,19 @@ const (
 )
 
 // guard runs a function of SOPS's library. It replaces a panic and an error of the library by an
-// [*Error] with the given message.
+// [*encryptedfile.Error] with the given message.
 func guard(message string, run func() error) (err error) {
 	defer func() {
 		if recover() != nil {
-			err = &Error{Message: message, Fix: fixEncrypt}
+			err = &encryptedfile.Error{Message: message, Fix: fixEncrypt}
 		}
 	}()
 	err = run()
 	if err == nil {
 		return nil
 	}
-	if own, ok := errors.AsType[*Error](err); ok {
+	if own, ok := errors.AsType[*encryptedfile.Error](err); ok {
 		return own
 	}
-	return &Error{Message: message, Fix: fixEncrypt}
+	return &encryptedfile.Error{Message: message, Fix: fixEncrypt}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/getsops/sops/v3/pgp"
 	"github.com/getsops/sops/v3/stores"
 
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 )
 
 // maxSize bounds an encrypted file, in bytes. Source: Flux's kustomize-controller has the same bound.
@@ -30,19 +31,19 @@ const maxSize = 5 << 20
 type File struct {
 	label   string
 	content []byte
-	format  format
+	format  encryptedfile.Format
 	tree    sops.Tree // still encrypted
 }
 
 // Load parses an encrypted file. The label is the file's name in [File.MasterKeys]. The name says which
-// format the file may have had, where the content leaves it open. An error is an [*Error].
+// format the file may have had, where the content leaves it open. An error is an [*encryptedfile.Error].
 func Load(label, name string, content []byte) (*File, error) {
-	f := &File{label: label, content: content, format: formatOf(name, content)}
+	f := &File{label: label, content: content, format: encryptedfile.FormatOf(name, content)}
 	switch {
 	case f.format == "":
-		return nil, &Error{Message: "the file is not encrypted with SOPS", Fix: "encrypt the file with sops"}
+		return nil, &encryptedfile.Error{Message: "the file is not encrypted with SOPS", Fix: "encrypt the file with sops"}
 	case len(content) > maxSize:
-		return nil, &Error{Message: fmt.Sprintf("the encrypted file has more than %d MiB", maxSize>>20), Fix: "split the file"}
+		return nil, &encryptedfile.Error{Message: fmt.Sprintf("the encrypted file has more than %d MiB", maxSize>>20), Fix: "split the file"}
 	}
 	silenceLibrary()
 	var err error
@@ -52,15 +53,36 @@ func Load(label, name string, content []byte) (*File, error) {
 	return f, nil
 }
 
+// Open is like [Load], for programs that know only package encryptedfile.
+func Open(label, name string, content []byte) (encryptedfile.File, error) {
+	f, err := Load(label, name, content)
+	if err != nil {
+		return nil, err
+	}
+	return opened{f}, nil
+}
+
+// opened is a File with the result type of encryptedfile.File.
+type opened struct{ *File }
+
+// Decrypt implements encryptedfile.File.
+func (o opened) Decrypt(dataKey []byte) (encryptedfile.Plain, error) {
+	plain, err := o.File.Decrypt(dataKey)
+	if err != nil {
+		return nil, err
+	}
+	return plain, nil
+}
+
 // load parses the file once more, because decryption changes the values of a tree.
 func (f *File) load() (tree sops.Tree, err error) {
 	err = guard("the file is no valid "+string(f.format)+" of SOPS", func() error {
-		if f.format == formatYAML {
+		if f.format == encryptedfile.YAML {
 			if err := checkDocuments(f.content); err != nil {
 				return err
 			}
 		}
-		tree, err = f.format.store().LoadEncryptedFile(f.content)
+		tree, err = storeOf(f.format).LoadEncryptedFile(f.content)
 		return err
 	})
 	return tree, err
@@ -69,7 +91,7 @@ func (f *File) load() (tree sops.Tree, err error) {
 // checkDocuments refuses a YAML file whose documents were not encrypted together. SOPS would use the
 // metadata of the first document for all documents.
 func checkDocuments(content []byte) error {
-	branches, err := formatYAML.store().LoadPlainFile(content)
+	branches, err := storeOf(encryptedfile.YAML).LoadPlainFile(content)
 	if err != nil {
 		return err
 	}
@@ -84,7 +106,7 @@ func checkDocuments(content []byte) error {
 			first = mac
 		}
 		if mac == nil || mac != first {
-			return &Error{Message: "the documents of the file were not encrypted together", Fix: fixSplit}
+			return &encryptedfile.Error{Message: "the documents of the file were not encrypted together", Fix: fixSplit}
 		}
 	}
 	return nil
@@ -100,7 +122,7 @@ func valueOf(branch sops.TreeBranch, key string) any {
 	return nil
 }
 
-// MasterKeys returns the keys that can decrypt the file's data key. An error is an [*Error].
+// MasterKeys returns the keys that can decrypt the file's data key. An error is an [*encryptedfile.Error].
 func (f *File) MasterKeys() (masterkey.File, error) {
 	file := masterkey.File{Name: f.label, Threshold: f.tree.Metadata.ShamirThreshold}
 	if len(f.tree.Metadata.KeyGroups) == 1 {
@@ -114,7 +136,7 @@ func (f *File) MasterKeys() (masterkey.File, error) {
 		file.Groups = append(file.Groups, own)
 	}
 	if err := file.Check(); err != nil {
-		return masterkey.File{}, &Error{Message: err.Error(), Fix: "encrypt the file for fewer keys, with sops"}
+		return masterkey.File{}, &encryptedfile.Error{Message: err.Error(), Fix: "encrypt the file for fewer keys, with sops"}
 	}
 	return file, nil
 }
@@ -154,7 +176,7 @@ type Plain struct {
 	tree    sops.Tree // decrypted
 }
 
-// Decrypt decrypts the file, and checks its MAC. An error is an [*Error].
+// Decrypt decrypts the file, and checks its MAC. An error is an [*encryptedfile.Error].
 func (f *File) Decrypt(dataKey []byte) (*Plain, error) {
 	tree, err := f.load()
 	if err != nil {
@@ -178,16 +200,16 @@ func (f *File) Decrypt(dataKey []byte) (*Plain, error) {
 		return nil, err
 	}
 	if stored != computed {
-		return nil, &Error{Message: "its MAC does not match its values: the file was changed without sops", Fix: fixEncrypt}
+		return nil, &encryptedfile.Error{Message: "its MAC does not match its values: the file was changed without sops", Fix: fixEncrypt}
 	}
 	return &Plain{file: f, dataKey: dataKey, tree: tree}, nil
 }
 
 // Content returns the whole decrypted file, as the command "sops decrypt" writes it. An error is an
-// [*Error].
+// [*encryptedfile.Error].
 func (p *Plain) Content() (content []byte, err error) {
 	err = guard("the decrypted file cannot be written as "+string(p.file.format), func() error {
-		content, err = p.file.format.store().EmitPlainFile(p.tree.Branches)
+		content, err = storeOf(p.file.format).EmitPlainFile(p.tree.Branches)
 		return err
 	})
 	return content, err
@@ -230,4 +252,4 @@ func (*hidingCipher) Encrypt(any, []byte, string) (string, error) {
 }
 
 // HasPlainKeys reports whether the keys of all values can be read in the encrypted file, line by line.
-func (f *File) HasPlainKeys() bool { return f.format == formatDotenv }
+func (f *File) HasPlainKeys() bool { return f.format == encryptedfile.Dotenv }

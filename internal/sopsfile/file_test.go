@@ -11,6 +11,7 @@ import (
 	"github.com/getsops/sops/v3/age"
 	"github.com/getsops/sops/v3/kms"
 
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile"
 	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/sopsfile"
 	"github.com/lanyard-dev/lanyard/internal/sopsfile/sopstest"
@@ -32,7 +33,7 @@ func TestFormats(t *testing.T) {
 	} {
 		t.Run(c.encryptedAs+" as "+c.name, func(t *testing.T) {
 			encrypted, key := sopstest.Encrypt(t, c.encryptedAs, c.plain, sopstest.Options{})
-			if !sopsfile.IsEncrypted(c.name, encrypted) {
+			if !encryptedfile.Is(c.name, encrypted) {
 				t.Fatalf("not encrypted: %s", encrypted)
 			}
 			got, err := decrypt(t, c.name, encrypted, key)
@@ -64,7 +65,7 @@ func TestNotEncrypted(t *testing.T) {
 		"", "{}", "a: b\n", "sops:\n    mac: none\n", "text: 'mac: ENC['\n", "{\"mac\": \"none\"}", "sops_mac=\n", "[sops]\nmac = x\n",
 		"kind: ConfigMap\ndata:\n  howto: see ENC[AES256_GCM,data:…]\n",
 	} {
-		if sopsfile.IsEncrypted("a.yaml", []byte(content)) {
+		if encryptedfile.Is("a.yaml", []byte(content)) {
 			t.Errorf("%q counts as encrypted", content)
 		}
 	}
@@ -124,7 +125,7 @@ func TestChangedFiles(t *testing.T) {
 				t.Fatal("the test changes nothing")
 			}
 			_, err := decrypt(t, "a.yaml", []byte(changed), used)
-			if _, ok := errors.AsType[*sopsfile.Error](err); !ok {
+			if _, ok := errors.AsType[*encryptedfile.Error](err); !ok {
 				t.Fatalf("error %v", err)
 			}
 			for _, text := range []string{"swordfish", "ENC[", "admin", "root"} {
@@ -204,7 +205,7 @@ func TestLoadRefuses(t *testing.T) {
 	} {
 		if _, err := sopsfile.Load("a.yaml", "a.yaml", []byte(content)); err == nil {
 			t.Errorf("%s: allowed", name)
-		} else if _, ok := errors.AsType[*sopsfile.Error](err); !ok {
+		} else if _, ok := errors.AsType[*encryptedfile.Error](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -8,54 +8,33 @@ import (
 
 	"github.com/getsops/sops/v3"
 	sopsaes "github.com/getsops/sops/v3/aes"
+
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile"
 )
-
-// Value is a decrypted value of a manifest.
-type Value struct {
-	// Plain is a text, an int, a float64, a bool, or a time.Time.
-	Plain any
-	// Path are the keys above the value, joined by colons. SOPS binds the encrypted value to this
-	// path. Indexes of lists are not part of the path.
-	Path string
-	// APIVersion and Kind are those of the manifest. If Kind is "List", Path begins with "items".
-	APIVersion, Kind string
-}
-
-// Labels and annotations with these names, and the value "disabled", leave an object encrypted.
-const (
-	ownDecrypt  = "kustomize.toolkit.lanyard.dev/decrypt"
-	fluxDecrypt = "kustomize.toolkit.fluxcd.io/decrypt"
-	disabled    = "disabled"
-)
-
-// StaysEncrypted reports whether labels or annotations say that their object stays encrypted.
-func StaysEncrypted(texts map[string]string) bool {
-	return texts[ownDecrypt] == disabled || texts[fluxDecrypt] == disabled
-}
 
 // LeftEncrypted reports whether the file's objects say that they stay encrypted. An error, which is
-// an [*Error], says that only some of the objects do.
+// an [*encryptedfile.Error], says that only some of the objects do.
 func (f *File) LeftEncrypted() (bool, error) {
 	left := 0
 	for _, branch := range f.tree.Branches {
 		metadata, _ := valueOf(branch, "metadata").(sops.TreeBranch)
 		for _, field := range []string{"annotations", "labels"} {
 			texts, _ := valueOf(metadata, field).(sops.TreeBranch)
-			if valueOf(texts, ownDecrypt) == disabled || valueOf(texts, fluxDecrypt) == disabled {
+			if valueOf(texts, encryptedfile.OwnDecrypt) == encryptedfile.Disabled || valueOf(texts, encryptedfile.FluxDecrypt) == encryptedfile.Disabled {
 				left++
 				break
 			}
 		}
 	}
 	if left > 0 && left < len(f.tree.Branches) {
-		return false, &Error{Message: "only some objects of the file have " + fluxDecrypt + ": " + disabled, Fix: fixSplit}
+		return false, &encryptedfile.Error{Message: "only some objects of the file have " + encryptedfile.FluxDecrypt + ": " + encryptedfile.Disabled, Fix: fixSplit}
 	}
 	return left > 0, nil
 }
 
 // Manifests returns the decrypted file as manifests. Each decrypted value is replaced by what the
 // function hide returns for it. Names, namespaces and kinds are not replaced, because kustomize needs
-// them. An error is an [*Error].
+// them. An error is an [*encryptedfile.Error].
 //
 // Manifests refuses a document whose kind somebody without keys may have written. These documents are
 // allowed:
@@ -66,7 +45,7 @@ func (f *File) LeftEncrypted() (bool, error) {
 //
 // Only Secrets may have encrypted values below data and stringData. SOPS binds a value to its path. So
 // no value of a Secret can be moved into another kind, whatever else somebody changes in the file.
-func (p *Plain) Manifests(hide func(Value) string) (content []byte, err error) {
+func (p *Plain) Manifests(hide func(encryptedfile.Value) string) (content []byte, err error) {
 	hidden, err := p.file.load()
 	if err != nil {
 		return nil, err
@@ -88,12 +67,12 @@ func (p *Plain) Manifests(hide func(Value) string) (content []byte, err error) {
 					return value, nil
 				}
 				if isData(path) && !kind.isSecret() && !kind.isList() {
-					return nil, &Error{
+					return nil, &encryptedfile.Error{
 						Message: fmt.Sprintf("it has an encrypted value in data or stringData of a %.63s, and only Secrets may", kind.kind),
 						Fix:     "make the object a Secret",
 					}
 				}
-				return hide(Value{Plain: value, Path: path, APIVersion: kind.apiVersion, Kind: kind.kind}), nil
+				return hide(encryptedfile.Value{Plain: value, Path: path, APIVersion: kind.apiVersion, Kind: kind.kind}), nil
 			}})
 			return err
 		})
@@ -102,7 +81,7 @@ func (p *Plain) Manifests(hide func(Value) string) (content []byte, err error) {
 		}
 	}
 	err = guard("the decrypted file cannot be written as "+string(p.file.format), func() error {
-		content, err = p.file.format.store().EmitPlainFile(documents)
+		content, err = storeOf(p.file.format).EmitPlainFile(documents)
 		return err
 	})
 	return content, err
@@ -149,16 +128,16 @@ func (p *Plain) judge(branch sops.TreeBranch) (typeMeta, error) {
 		for _, item := range items {
 			object, isObject := item.(sops.TreeBranch)
 			if _, comment := item.(sops.Comment); !comment && (!isObject || !typeOf(object).isSecret()) {
-				return kind, &Error{Message: "its List has an item that is no Secret", Fix: "encrypt only Secrets in a List, or write the other objects into files of their own"}
+				return kind, &encryptedfile.Error{Message: "its List has an item that is no Secret", Fix: "encrypt only Secrets in a List, or write the other objects into files of their own"}
 			}
 		}
 		return kind, nil
 	case len(p.tree.Branches) == 1 && !p.tree.Metadata.MACOnlyEncrypted && isPinned(branch):
 		return kind, nil
-	case p.file.format == formatDotenv, p.file.format == formatINI, p.file.format == formatBinary:
-		return kind, &Error{Message: "the file is encrypted as " + string(p.file.format) + ", which is no format of manifests", Fix: "use the file in a secretGenerator, or encrypt it as YAML"}
+	case p.file.format == encryptedfile.Dotenv, p.file.format == encryptedfile.INI, p.file.format == encryptedfile.Binary:
+		return kind, &encryptedfile.Error{Message: "the file is encrypted as " + string(p.file.format) + ", which is no format of manifests", Fix: "use the file in a secretGenerator, or encrypt it as YAML"}
 	default:
-		return kind, &Error{
+		return kind, &encryptedfile.Error{
 			Message: "it has an object that is no Secret, and the MAC does not prove the object's kind",
 			Fix:     "let apiVersion and kind be the first two fields of a file with this object alone, and encrypt it with sops without mac_only_encrypted",
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile"
 	"github.com/lanyard-dev/lanyard/internal/must"
 	"github.com/lanyard-dev/lanyard/internal/sopsfile"
 	"github.com/lanyard-dev/lanyard/internal/sopsfile/sopstest"
@@ -17,7 +18,7 @@ func manifests(t *testing.T, name string, encrypted, key []byte) (string, error)
 	must.Succeed(t, err)
 	plain, err := file.Decrypt(key)
 	must.Succeed(t, err)
-	content, err := plain.Manifests(func(v sopsfile.Value) string {
+	content, err := plain.Manifests(func(v encryptedfile.Value) string {
 		return fmt.Sprintf("<%s %s %v>", v.Kind, v.Path, v.Plain)
 	})
 	return string(content), err

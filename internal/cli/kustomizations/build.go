@@ -14,9 +14,9 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/artifact/archive"
 	"github.com/lanyard-dev/lanyard/internal/cli/artifacts"
 	"github.com/lanyard-dev/lanyard/internal/desired"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // Limits of a build. They are the defaults of lanyard-apply-controller's flags.

@@ -19,10 +19,10 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/apply"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/desired"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/health"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // run is one reconciliation that applies.

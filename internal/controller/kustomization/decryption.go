@@ -15,9 +15,9 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/keyservice"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // Decryption decrypts the data keys of encrypted files, as the tenant. All fields are required.

@@ -12,10 +12,10 @@ import (
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/controller/controllertest"
+	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/keyservice"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/must"
-	"github.com/lanyard-dev/lanyard/internal/sopsfile/masterkey"
 )
 
 // decrypting returns a kind that decrypts, with the accounts of the tenants.

@@ -8,10 +8,11 @@ import (
 
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/sandbox"
+	"github.com/lanyard-dev/lanyard/internal/sopsfile"
 )
 
 func main() {
-	if err := sandbox.Serve(context.Background(), os.Args[1:], sandbox.Functions{kustomize.Function: kustomize.Serve}); err != nil {
+	if err := sandbox.Serve(context.Background(), os.Args[1:], sandbox.Functions{kustomize.Function: kustomize.Server{Open: sopsfile.Open}.Serve}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
