@@ -225,7 +225,7 @@ func silenceLibrary() {
 // hidingCipher decrypts values, and gives a placeholder for each.
 type hidingCipher struct {
 	cipher sopsaes.Cipher
-	hide   func(path string, value any) (any, error)
+	hide   func(path string, value any) any
 }
 
 // Decrypt implements sops.Cipher. The path is the keys above the value, each with a colon at its end.
@@ -243,7 +243,7 @@ func (c *hidingCipher) Decrypt(encrypted string, key []byte, path string) (any, 
 	if value == "" {
 		return "", nil
 	}
-	return c.hide(strings.TrimSuffix(path, ":"), value)
+	return c.hide(strings.TrimSuffix(path, ":"), value), nil
 }
 
 // Encrypt implements sops.Cipher.

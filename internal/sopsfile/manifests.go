@@ -1,6 +1,7 @@
 package sopsfile
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -15,8 +16,12 @@ import (
 // LeftEncrypted reports whether the file's objects say that they stay encrypted. An error, which is
 // an [*encryptedfile.Error], says that only some of the objects do.
 func (f *File) LeftEncrypted() (bool, error) {
-	left := 0
+	left, all := 0, 0
 	for _, branch := range f.tree.Branches {
+		if len(branch) == 0 {
+			continue // nothing is between two separators
+		}
+		all++
 		metadata, _ := valueOf(branch, "metadata").(sops.TreeBranch)
 		for _, field := range []string{"annotations", "labels"} {
 			texts, _ := valueOf(metadata, field).(sops.TreeBranch)
@@ -26,7 +31,7 @@ func (f *File) LeftEncrypted() (bool, error) {
 			}
 		}
 	}
-	if left > 0 && left < len(f.tree.Branches) {
+	if left > 0 && left < all {
 		return false, &encryptedfile.Error{Message: "only some objects of the file have " + encryptedfile.FluxDecrypt + ": " + encryptedfile.Disabled, Fix: fixSplit}
 	}
 	return left > 0, nil
@@ -44,7 +49,9 @@ func (f *File) LeftEncrypted() (bool, error) {
 //     written them
 //
 // Only Secrets may have encrypted values below data and stringData. SOPS binds a value to its path. So
-// no value of a Secret can be moved into another kind, whatever else somebody changes in the file.
+// no value of a Secret can be moved into another kind, whatever else somebody changes in the file. A
+// Secret has its other encrypted values only in the fields of a Secret. So no other encrypted file,
+// such as the configuration of a program, can be made a Secret that shows the file's values.
 func (p *Plain) Manifests(hide func(encryptedfile.Value) string) (content []byte, err error) {
 	hidden, err := p.file.load()
 	if err != nil {
@@ -60,23 +67,21 @@ func (p *Plain) Manifests(hide func(encryptedfile.Value) string) (content []byte
 		if err != nil {
 			return nil, err
 		}
+		var misplaced error // SOPS's library would keep only the text of an error
 		err = guard("a value cannot be decrypted", func() error {
 			part := sops.Tree{Metadata: hidden.Metadata, Branches: sops.TreeBranches{hidden.Branches[i]}}
-			_, err := part.Decrypt(p.dataKey, &hidingCipher{cipher: sopsaes.NewCipher(), hide: func(path string, value any) (any, error) {
+			_, err := part.Decrypt(p.dataKey, &hidingCipher{cipher: sopsaes.NewCipher(), hide: func(path string, value any) any {
 				if isPlain(path) {
-					return value, nil
+					return value
 				}
-				if isData(path) && !kind.isSecret() && !kind.isList() {
-					return nil, &encryptedfile.Error{
-						Message: fmt.Sprintf("it has an encrypted value in data or stringData of a %.63s, and only Secrets may", kind.kind),
-						Fix:     "make the object a Secret",
-					}
+				if misplaced == nil {
+					misplaced = kind.checkPath(path)
 				}
-				return hide(encryptedfile.Value{Plain: value, Path: path, APIVersion: kind.apiVersion, Kind: kind.kind}), nil
+				return hide(encryptedfile.Value{Plain: value, Path: path, APIVersion: kind.apiVersion, Kind: kind.kind})
 			}})
 			return err
 		})
-		if err != nil {
+		if err := cmp.Or(err, misplaced); err != nil {
 			return nil, err
 		}
 	}
@@ -95,12 +100,6 @@ func isPlain(path string) bool {
 		strings.HasPrefix(path, "metadata:annotations:kustomize.toolkit.") || strings.HasPrefix(path, "metadata:labels:kustomize.toolkit.")
 }
 
-// isData reports whether a path can be that of a value in the data of a Secret.
-func isData(path string) bool {
-	path = strings.TrimPrefix(path, "items:")
-	return strings.HasPrefix(path, "data:") || strings.HasPrefix(path, "stringData:")
-}
-
 // typeMeta says what kind of object a document has.
 type typeMeta struct{ apiVersion, kind string }
 
@@ -110,11 +109,40 @@ func (t typeMeta) isList() bool {
 	return t == typeMeta{"v1", "List"} || t == typeMeta{"v1", "SecretList"}
 }
 
+// checkPath refuses an encrypted value at a path where objects of this kind have none.
+func (t typeMeta) checkPath(path string) error {
+	path = strings.TrimPrefix(path, "items:")
+	under := func(fields ...string) bool {
+		return slices.ContainsFunc(fields, func(field string) bool { return strings.HasPrefix(path+":", field+":") })
+	}
+	switch ofSecret := t.isSecret() || t.isList(); {
+	case !ofSecret && under("data", "stringData"):
+		return &encryptedfile.Error{
+			Message: fmt.Sprintf("it has an encrypted value in data or stringData of a %.63s, and only Secrets may", t.kind),
+			Fix:     "make the object a Secret",
+		}
+	case ofSecret && !under("data", "stringData", "metadata", "type", "immutable"):
+		return &encryptedfile.Error{
+			Message: "its Secret has an encrypted value outside data and stringData",
+			Fix:     "move the value to stringData, and encrypt the file again with sops",
+		}
+	}
+	return nil
+}
+
 // typeOf returns what kind of object a decrypted branch has.
 func typeOf(branch sops.TreeBranch) typeMeta {
 	apiVersion, _ := valueOf(branch, "apiVersion").(string)
 	kind, _ := valueOf(branch, "kind").(string)
 	return typeMeta{apiVersion, kind}
+}
+
+// documents returns how many documents the file has, without empty ones.
+func (p *Plain) documents() (count int) {
+	for _, branch := range p.tree.Branches {
+		count += min(len(branch), 1)
+	}
+	return count
 }
 
 // judge returns what kind of object a document has, or refuses the document.
@@ -132,7 +160,7 @@ func (p *Plain) judge(branch sops.TreeBranch) (typeMeta, error) {
 			}
 		}
 		return kind, nil
-	case len(p.tree.Branches) == 1 && !p.tree.Metadata.MACOnlyEncrypted && isPinned(branch):
+	case p.documents() == 1 && !p.tree.Metadata.MACOnlyEncrypted && isPinned(branch):
 		return kind, nil
 	case p.file.format == encryptedfile.Dotenv, p.file.format == encryptedfile.INI, p.file.format == encryptedfile.Binary:
 		return kind, &encryptedfile.Error{Message: "the file is encrypted as " + string(p.file.format) + ", which is no format of manifests", Fix: "use the file in a secretGenerator, or encrypt it as YAML"}

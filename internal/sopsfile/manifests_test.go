@@ -39,6 +39,7 @@ func TestManifests(t *testing.T) {
 		{"a list", "apiVersion: v1\nkind: List\nitems:\n    - " + strings.ReplaceAll(strings.TrimSpace(secret), "\n", "\n      "), data, []string{"name: db", "password: <List items:stringData:password swordfish>"}},
 		{"two documents", secret + "---\n" + strings.Replace(secret, "db", "web", 1), data, []string{"name: db", "name: web"}},
 		{"a separator at the end", secret + "---\n", data, []string{"name: db"}},
+		{"another kind, and a separator", release + "---\n", sopstest.Options{}, []string{"name: web"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			encrypted, key := sopstest.Encrypt(t, "a.yaml", c.plain, c.options)
@@ -61,6 +62,7 @@ func TestManifestsRefuses(t *testing.T) {
 		name, plain string
 		options     sopstest.Options
 		change      [2]string
+		says        string
 	}{
 		{name: "the MAC does not cover the kind", plain: secret, options: macOnly, change: [2]string{"kind: Secret", "kind: ConfigMap"}},
 		{name: "another kind with mac_only_encrypted", plain: object, options: macOnly},
@@ -77,7 +79,11 @@ func TestManifestsRefuses(t *testing.T) {
 		},
 		{name: "a List with another kind", plain: "apiVersion: v1\nkind: List\nitems:\n    - apiVersion: v1\n      kind: ConfigMap\n      data:\n        a: b\n", options: data},
 		{name: "another kind, and a Secret", plain: "apiVersion: helm.example/v1\nkind: Release\nspec:\n    password: x\n---\n" + secret},
-		{name: "a ConfigMap", plain: object, options: data},
+		{name: "a ConfigMap", plain: object, options: data, says: "only Secrets may"},
+		{
+			name: "a configuration that becomes a Secret", plain: "spec:\n    password: swordfish\n", options: sopstest.Options{EncryptedRegex: "^password$", MACOnlyEncrypted: true},
+			change: [2]string{"spec:\n", "apiVersion: v1\nkind: Secret\nmetadata:\n    name: x\nspec:\n"}, says: "outside data and stringData",
+		},
 		{name: "a wholly encrypted ConfigMap", plain: object},
 		{name: "items that are no List", plain: "apiVersion: a.example/v1\nkind: Thing\nitems:\n    data:\n        password: swordfish\n"},
 		{name: "no kind", plain: "password: swordfish\n"},
@@ -90,8 +96,8 @@ func TestManifestsRefuses(t *testing.T) {
 			}
 			if got, err := manifests(t, "a.yaml", []byte(changed), key); err == nil {
 				t.Errorf("allowed:\n%s", got)
-			} else if strings.Contains(err.Error(), "swordfish") {
-				t.Errorf("the error has a value: %v", err)
+			} else if strings.Contains(err.Error(), "swordfish") || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the error has a value, or does not say %q: %v", c.says, err)
 			}
 		})
 	}
@@ -121,6 +127,7 @@ func TestLeftEncrypted(t *testing.T) {
 		{"no annotation", secret, false, false},
 		{"the annotation", off, true, false},
 		{"the label of Lanyard", strings.NewReplacer("annotations", "labels", "fluxcd.io", "lanyard.dev").Replace(off), true, false},
+		{"a separator at the end", off + "---\n", true, false},
 		{"one of two", off + "---\n" + secret, false, true},
 	} {
 		encrypted, _ := sopstest.Encrypt(t, "a.yaml", c.plain, data)
