@@ -68,20 +68,18 @@ const (
 	Binary Format = "binary"
 )
 
-// markers match what SOPS writes into each encrypted file: its metadata with a MAC. The formats are
-// tried in this order. An indented line of YAML can look like a line of INI.
-func markers() []marker {
-	return []marker{
-		{JSON, regexp.MustCompile(`\A\s*\{[\s\S]*"mac"\s*:\s*"ENC\[`)},
-		{Dotenv, regexp.MustCompile(`(?m)^sops_mac=ENC\[`)},
-		{YAML, regexp.MustCompile(`(?m)^\s+["']?mac["']?:\s+(["']|[|>][0-9+-]*\s+)?ENC\[`)},
-		{INI, regexp.MustCompile(`(?m)^\[sops\]\s*$[\s\S]*^mac\s*=\s*ENC\[`)},
-	}
-}
-
+// marker matches what SOPS writes into each encrypted file of a format: its metadata with a MAC.
 type marker struct {
 	format  Format
 	pattern *regexp.Regexp
+}
+
+// markers are tried in this order, because an indented line of YAML can look like a line of INI.
+var markers = []marker{
+	{JSON, regexp.MustCompile(`\A\s*\{[\s\S]*"mac"\s*:\s*"ENC\[`)},
+	{Dotenv, regexp.MustCompile(`(?m)^sops_mac=ENC\[`)},
+	{YAML, regexp.MustCompile(`(?m)^\s+["']?mac["']?:\s+(["']|[|>][0-9+-]*\s+)?ENC\[`)},
+	{INI, regexp.MustCompile(`(?m)^\[sops\]\s*$[\s\S]*^mac\s*=\s*ENC\[`)},
 }
 
 // FormatOf returns the format of an encrypted file, or "" if the file is not encrypted. SOPS chooses
@@ -91,7 +89,7 @@ func FormatOf(name string, content []byte) Format {
 	if !bytes.Contains(content, []byte("ENC[")) {
 		return ""
 	}
-	for _, m := range markers() {
+	for _, m := range markers {
 		if !m.pattern.Match(content) {
 			continue
 		}

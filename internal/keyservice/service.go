@@ -98,8 +98,8 @@ func (s *Service) dataKey(ctx context.Context, file masterkey.File, caller Calle
 }
 
 // combine returns the data key of which key groups have decrypted the parts.
-func combine(parts [][]byte, failure *Error) (key []byte, err error) {
-	key, err = shamir.Combine(parts)
+func combine(parts [][]byte, failure *Error) ([]byte, error) {
+	key, err := shamir.Combine(parts)
 	if err != nil || len(key) != masterkey.DataKeySize {
 		failure.Keys = append(failure.Keys, KeyError{Key: "the key groups", Err: errors.New("what they decrypt are no parts of one data key")})
 		return nil, failure

@@ -18,7 +18,8 @@ type Builder struct {
 	limits Limits
 }
 
-// NewBuilder returns a builder whose children come from a pool. The children must have [Server] as [Function].
+// NewBuilder returns a builder whose children come from a pool. The children must have the method of a
+// [Server] as [Function].
 func NewBuilder(pool *sandbox.Pool, limits Limits) *Builder {
 	return &Builder{pool: pool, limits: limits}
 }

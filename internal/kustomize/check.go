@@ -41,7 +41,7 @@ func (c *checker) check(folder string, plugins bool, way ...string) error {
 	default:
 		return invalid(strings.Join(found, ", "), "the folder has several kustomization files", "keep one of them")
 	}
-	if err := c.secrets.refuse(found[0], c.files.content[found[0]], "kustomization file"); err != nil {
+	if err := c.secrets.refuse(found[0], c.files.content[found[0]]); err != nil {
 		return err
 	}
 	k := &types.Kustomization{}

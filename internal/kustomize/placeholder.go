@@ -48,12 +48,12 @@ const (
 
 func newPlaceholders() *placeholders { return &placeholders{known: map[string]*hidden{}} }
 
-// add remembers a value, and returns its placeholder. The same value of the same place has the same
-// placeholder in each build, because kustomize computes names of Secrets from their content. The
+// add remembers a value, and returns its placeholder. The same value and type at the same place have the
+// same placeholder in each build, because kustomize computes names of Secrets from their content. The
 // placeholder says nothing about the value to somebody who does not have the data key.
 func (p *placeholders) add(dataKey []byte, value hidden, place ...string) string {
 	sum := hmac.New(sha256.New, dataKey)
-	for _, text := range append([]string{"placeholder", fmt.Sprint(value.plain)}, place...) {
+	for _, text := range append([]string{"placeholder", fmt.Sprintf("%T:%v", value.plain, value.plain)}, place...) {
 		_, _ = fmt.Fprintf(sum, "%d:%s", len(text), text) // never fails; source: hash.Hash
 	}
 	token := tokenPrefix + hex.EncodeToString(sum.Sum(nil))[:tokenLength-len(tokenPrefix)]

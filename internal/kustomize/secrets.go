@@ -48,13 +48,15 @@ func newSecrets(d *decryption, open Open) *secrets {
 	return &secrets{open: open, dataKeys: d.DataKeys, values: newPlaceholders(), byName: map[string]target{}}
 }
 
-// refuse refuses an encrypted file that is used as something that cannot be encrypted.
-func (s *secrets) refuse(name string, content []byte, as string) *Error {
+// fixUse is the next step after a wrong use of an encrypted file.
+const fixUse = "a decrypted file may be a resource, a patch of a Secret, or an input of a secretGenerator"
+
+// refuse refuses a kustomization file that is encrypted.
+func (s *secrets) refuse(name string, content []byte) error {
 	if s == nil || !encryptedfile.Is(name, content) {
 		return nil
 	}
-	return refused(name, "the file is encrypted, and is used as a "+as,
-		"a decrypted file may be a resource, a patch of a Secret, or an input of a secretGenerator")
+	return refused(name, "the kustomization file is encrypted", fixUse)
 }
 
 // use records that an entry of a kustomization file uses a file. It refuses an encrypted file if the
@@ -75,9 +77,8 @@ func (s *secrets) use(place, name string, content []byte, as target) error {
 			return nil
 		}
 	case plainFile, keyedFile, plugin, component:
-		if refusal := s.refuse(place, content, "file that is not only for Secrets"); refusal != nil {
-			refusal.Message = quote(name) + " is encrypted, and " + strings.TrimSuffix(fieldOf(place), ".") + " is not only for Secrets"
-			return refusal
+		if encrypted {
+			return refused(place, quote(name)+" is encrypted, and "+fieldOf(place)+" is not only for Secrets", fixUse)
 		}
 		return nil
 	}

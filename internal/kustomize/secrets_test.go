@@ -180,6 +180,16 @@ func TestDecryptTwice(t *testing.T) {
 	}
 }
 
+// TestDecryptTypes decrypts values that differ only in their type.
+func TestDecryptTypes(t *testing.T) {
+	w := newWorld(t).encrypt("a.yaml", "apiVersion: a.example/v1\nkind: Thing\nmetadata:\n    name: a\nspec:\n    - 1\n    - \"1\"\n    - true\n    - \"true\"\n", sopstest.Options{})
+	got, err := json.Marshal(w.objects(kustomize.Spec{})["Thing a"]["spec"])
+	must.Succeed(t, err)
+	if string(got) != `[1,"1",true,"true"]` {
+		t.Errorf("spec %s", got)
+	}
+}
+
 // TestDecryptMissing checks that a build names the encrypted files that it uses, and no others.
 func TestDecryptMissing(t *testing.T) {
 	w := newWorld(t).encrypt("apps/a.yaml", plainSecret, onlyData).encrypt("other/b.yaml", plainSecret, onlyData).encrypt("apps/x.env", "A=b\n", sopstest.Options{}).
