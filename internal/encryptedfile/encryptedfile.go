@@ -68,19 +68,13 @@ const (
 	Binary Format = "binary"
 )
 
-// marker matches what SOPS writes into each encrypted file of a format: its metadata with a MAC.
-type marker struct {
-	format  Format
-	pattern *regexp.Regexp
-}
-
-// markers are tried in this order, because an indented line of YAML can look like a line of INI.
-var markers = []marker{
-	{JSON, regexp.MustCompile(`\A\s*\{[\s\S]*"mac"\s*:\s*"ENC\[`)},
-	{Dotenv, regexp.MustCompile(`(?m)^sops_mac=ENC\[`)},
-	{YAML, regexp.MustCompile(`(?m)^\s+["']?mac["']?:\s+(["']|[|>][0-9+-]*\s+)?ENC\[`)},
-	{INI, regexp.MustCompile(`(?m)^\[sops\]\s*$[\s\S]*^mac\s*=\s*ENC\[`)},
-}
+// What SOPS writes into each encrypted file of a format: its metadata with a MAC.
+var (
+	markerOfJSON   = regexp.MustCompile(`\A\s*\{[\s\S]*"mac"\s*:\s*"ENC\[`)
+	markerOfDotenv = regexp.MustCompile(`(?m)^sops_mac=ENC\[`)
+	markerOfYAML   = regexp.MustCompile(`(?m)^\s+["']?mac["']?:\s+(["']|[|>][0-9+-]*\s+)?ENC\[`)
+	markerOfINI    = regexp.MustCompile(`(?m)^\[sops\]\s*$[\s\S]*^mac\s*=\s*ENC\[`)
+)
 
 // FormatOf returns the format of an encrypted file, or "" if the file is not encrypted. SOPS chooses
 // the format by the name of a file. But a file can have another name than when it was encrypted, so
@@ -89,16 +83,21 @@ func FormatOf(name string, content []byte) Format {
 	if !bytes.Contains(content, []byte("ENC[")) {
 		return ""
 	}
-	for _, m := range markers {
-		if !m.pattern.Match(content) {
-			continue
-		}
-		if m.format == JSON && path.Ext(name) != ".json" && isBinary(content) {
-			return Binary
-		}
-		return m.format
+	// YAML comes before INI, because an indented line of YAML can look like a line of INI.
+	switch {
+	case markerOfJSON.Match(content) && path.Ext(name) != ".json" && isBinary(content):
+		return Binary
+	case markerOfJSON.Match(content):
+		return JSON
+	case markerOfDotenv.Match(content):
+		return Dotenv
+	case markerOfYAML.Match(content):
+		return YAML
+	case markerOfINI.Match(content):
+		return INI
+	default:
+		return ""
 	}
-	return ""
 }
 
 // isBinary reports whether a file in JSON has what SOPS writes for a binary file: one text with the
