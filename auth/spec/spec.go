@@ -325,7 +325,7 @@ func whose(
 	case fields.credentialType().SPIFFE():
 		subject, err = objectOf(fields, rules)
 	case !named.IsZero():
-		subject, err = named, checkIssuer(rules)
+		subject, err = named, checkIssuer(fields, rules)
 	case fields.IdentityRef != nil:
 		subject, err = awsIdentityOf(ctx, fields, rules)
 	default:
@@ -403,7 +403,11 @@ func checkSupported(provider string, fields Fields, rules Rules) error {
 }
 
 // checkIssuer refuses WorkloadIdentities if the controller cannot get their tokens.
-func checkIssuer(rules Rules) error {
+func checkIssuer(fields Fields, rules Rules) error {
+	atHub := "have an operator write a WorkloadIdentityBinding, and name its Secret in spec.secretRef; or name a serviceAccountName"
+	if fields.ProviderLater {
+		atHub = "name a serviceAccountName"
+	}
 	switch {
 	case rules.ControllerOnly:
 		return refuse(auth.CodeNotGranted, fieldIdentity,
@@ -412,7 +416,7 @@ func checkIssuer(rules Rules) error {
 	case rules.IdentitiesAtHub:
 		return refuse(auth.CodeNotGranted, fieldIdentity,
 			"the WorkloadIdentities are at the cluster's hub, which cannot see that an object of this cluster uses one of them",
-			"have an operator write a WorkloadIdentityBinding, and name its Secret in spec.secretRef; or name a serviceAccountName")
+			atHub)
 	case !rules.TokenServer:
 		return refuse(auth.CodeNotGranted, fieldIdentity,
 			"the controller runs without --keyring-namespace, so it cannot have tokens of WorkloadIdentities",

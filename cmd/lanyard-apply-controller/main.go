@@ -21,27 +21,26 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	identityv1 "github.com/lanyard-dev/lanyard/api/identity/v1alpha1"
 	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
 	"github.com/lanyard-dev/lanyard/auth"
 	"github.com/lanyard-dev/lanyard/auth/cache"
 	"github.com/lanyard-dev/lanyard/auth/kube"
 	authmanager "github.com/lanyard-dev/lanyard/auth/kube/manager"
-	"github.com/lanyard-dev/lanyard/auth/providers"
-	"github.com/lanyard-dev/lanyard/auth/spec"
-	"github.com/lanyard-dev/lanyard/auth/transport"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
+	"github.com/lanyard-dev/lanyard/internal/controller/awsidentity"
 	"github.com/lanyard-dev/lanyard/internal/controller/kustomization"
 	"github.com/lanyard-dev/lanyard/internal/controller/kustomization/flags"
 	"github.com/lanyard-dev/lanyard/internal/controller/object"
 	"github.com/lanyard-dev/lanyard/internal/expression"
 	"github.com/lanyard-dev/lanyard/internal/impersonation"
-	"github.com/lanyard-dev/lanyard/internal/keyservice"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 	"github.com/lanyard-dev/lanyard/internal/kubeconfig"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
@@ -84,11 +83,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	decryption, closeClouds, err := newDecryption(f, mgr)
+	decryption, err := newDecryption(ctx, f, mgr)
 	if err != nil {
 		return err
 	}
-	defer closeClouds()
+	defer decryption.close()
 	builds, err := newBuilds(ctx, f)
 	if err != nil {
 		return err
@@ -109,13 +108,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			Created: map[string]client.Object{string(auth.KindServiceAccount): &corev1.ServiceAccount{}},
 			Subscribe: func(changed func(object.Dependency)) {
 				sources.Subscribe(changed)
-				mgr.Accounts.Subscribe(func(account auth.Subject) { changed(object.DependencyOn(account)) })
+				decryption.subscribe(changed)
 			},
 		},
 	}
 	reconciler := kustomization.New(objects, kustomization.Options{
 		Clients: clients, Clusters: &kubeconfig.Clusters{Guard: f.Guard, Scheme: mgr.GetScheme(), UserAgent: flags.Name},
-		Live: mgr.GetAPIReader(), Sources: sources, Records: records, Decryption: decryption, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
+		Live: mgr.GetAPIReader(), Sources: sources, Records: records, Decryption: decryption.Decryption, DefaultServiceAccount: f.DefaultServiceAccount, Strict: true,
 		Content: content.NewClient(&http.Transport{ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: f.Concurrent}, f.ArtifactHosts, f.ArtifactMaxSize),
 		Builder: kustomize.NewBuilder(builds, buildLimits(f)), Expressions: expression.NewEvaluator(builds),
 	})
@@ -150,27 +149,6 @@ func limitMemory(f flags.Flags) error {
 	return nil
 }
 
-// newDecryption returns what decrypts data keys at the clouds, and a function that closes connections.
-func newDecryption(f flags.Flags, mgr *authmanager.Manager) (kustomization.Decryption, func(), error) {
-	clouds, err := providers.New(providers.Config{Env: os.Getenv, AllowedEndpointHosts: f.Guard.AllowHosts, DenyCIDRs: f.Guard.DenyCIDRs})
-	if err != nil {
-		return kustomization.Decryption{}, nil, err
-	}
-	hosts, err := transport.NewPool(transport.Options{Dial: f.Guard.DialContext(transport.Dialer()), CheckTarget: f.Guard.CheckTarget})
-	if err != nil {
-		clouds.Close()
-		return kustomization.Decryption{}, nil, err
-	}
-	decryption := kustomization.Decryption{
-		Service: &keyservice.Service{Clouds: clouds, Transports: hosts}, Accounts: mgr.Accounts, Cache: mgr.Tokens, Observer: mgr.Tokens,
-		Rules: spec.Rules{Providers: clouds.Names(), DefaultServiceAccount: f.DefaultDecryptionServiceAccount},
-	}
-	return decryption, func() {
-		hosts.Close()
-		clouds.Close()
-	}, nil
-}
-
 func newManager(ctx context.Context, config *rest.Config, f flags.Flags, log *slog.Logger) (*authmanager.Manager, error) {
 	options, err := program.ManagerOptions(memory(f), corev1.AddToScheme, kinds.All().AddToScheme)
 	if err != nil {
@@ -178,12 +156,19 @@ func newManager(ctx context.Context, config *rest.Config, f flags.Flags, log *sl
 	}
 	program.SetLease(&options, f.LeaderElect, f.LeaderElectID, f.Namespace)
 	options.GracefulShutdownTimeout = new(5 * time.Second)
-	return authmanager.New(ctx, config, authmanager.Options{Manager: options, Tokens: cache.Options{Logger: log}})
+	all := authmanager.Options{Manager: options, Tokens: cache.Options{Logger: log}}
+	if f.KeyRingNamespace != "" {
+		all.KeyRing = types.NamespacedName{Namespace: f.KeyRingNamespace, Name: identityv1.IssuerKeyRing}
+	}
+	return authmanager.New(ctx, config, all)
 }
 
 // memory returns the options of the manager's cache: what it stores of each kind.
 func memory(f flags.Flags) map[client.Object]kubecache.ByObject {
 	kept := map[client.Object]kubecache.ByObject{&v1alpha1.Kustomization{}: {Transform: kustomization.Remember}}
+	if f.AWSIdentities {
+		maps.Copy(kept, awsidentity.ByObject(kinds.All(), ""))
+	}
 	maps.Copy(kept, kustomization.ByObject(f.ExternalArtifacts))
 	return kept
 }

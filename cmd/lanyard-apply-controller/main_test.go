@@ -17,7 +17,7 @@ import (
 
 // TestMemory checks that a large object of a tenant takes little memory in the program's cache.
 func TestMemory(t *testing.T) {
-	options, err := program.ManagerOptions(memory(flags.Flags{ExternalArtifacts: true}), kinds.All().AddToScheme)
+	options, err := program.ManagerOptions(memory(flags.Flags{ExternalArtifacts: true, AWSIdentities: true}), kinds.All().AddToScheme)
 	must.Succeed(t, err)
 	memorytest.Run(t, options.Cache)
 }

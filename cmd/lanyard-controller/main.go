@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubecache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -290,12 +289,7 @@ func rules(f flags.Flags, providers []string, live client.Reader) spec.Rules {
 		IdentitiesAtHub:       f.IdentitiesAtHub,
 		ControllerNamespaces:  f.ControllerIdentityNamespaces,
 		CredentialHosts:       f.ControllerCredentialHosts,
-		NamespaceLabels: func(ctx context.Context, name string) (map[string]string, error) {
-			namespace := &metav1.PartialObjectMetadata{}
-			namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-			err := live.Get(ctx, client.ObjectKey{Name: name}, namespace)
-			return namespace.Labels, object.Forbidden(err, "get", "namespaces", "")
-		},
+		NamespaceLabels:       object.NamespaceLabels(live),
 	}
 }
 

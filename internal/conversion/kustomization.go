@@ -55,7 +55,7 @@ func (o *object) changeKustomization() {
 	}
 	if decryption := get(spec, "decryption"); decryption != nil && text(decryption, "serviceAccountName") == "" {
 		o.note("spec.decryption", "spec.decryption.serviceAccountName is not set: Lanyard asks no cloud's key service unless the "+
-			"administrator has set apply.defaultDecryptionServiceAccount, because nothing is decrypted with the controller's own identity")
+			"administrator has set apply.defaultDecryptionServiceAccount, or lends the controller's own identity with apply.controllerNamespaces")
 	}
 	if text(spec, "suspend") == "true" {
 		o.note("spec.suspend", "spec.suspend is true: Lanyard applies nothing until the field is removed")

@@ -3,9 +3,12 @@ package diagnosis
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/lanyard-dev/lanyard/api/toolkit/v1alpha1"
+	"github.com/lanyard-dev/lanyard/auth/spec"
 	"github.com/lanyard-dev/lanyard/internal/kinds"
 )
 
@@ -23,6 +26,11 @@ func (q *inquiry) runAccount(ctx context.Context) error {
 		q.explainRemote(secret)
 	} else if err := q.impersonates(ctx); err != nil {
 		return err
+	}
+	if q.object.Kind.Decryption != nil {
+		if err := q.explainDecryption(ctx, q.object.Kind.Decryption(q.object.Resource)); err != nil {
+			return err
+		}
 	}
 	if q.ready.Status == metav1.ConditionFalse && q.Refusal == "" {
 		q.Refusal = q.ready.Message
@@ -66,4 +74,71 @@ func (q *inquiry) explainRemote(secret string) {
 	}
 	q.Credential = "stored in Secret " + secret
 	q.unknown("which cluster and which user the file names")
+}
+
+// explainDecryption explains whose identity decrypts files, and which keys decrypted files last. A nil
+// argument says that nothing is decrypted.
+func (q *inquiry) explainDecryption(ctx context.Context, d *kinds.Decryption) error {
+	if d == nil {
+		return nil
+	}
+	subject := spec.Rules{}.Named(d.Fields)
+	who := subject.String() + ", from spec.decryption."
+	switch {
+	case d.Fields.IdentityRef != nil:
+		who += "identityRef"
+		// The answer is not needed: the chain says which identity admits the namespace.
+		_ = q.askChain(ctx, q.Namespace, subject)
+	case d.Fields.WorkloadIdentityName != "":
+		who += "workloadIdentityName"
+	case d.Fields.ServiceAccountName != "":
+		who += "serviceAccountName"
+	case asked(d.Status) != "":
+		who = asked(d.Status) + ", from no field: the controller's flags decide, as status.decryption shows"
+	default:
+		who = "unknown, from no field: apply.defaultDecryptionServiceAccount and apply.controllerNamespaces of the Helm chart decide who asks key services"
+	}
+	q.Decryption = append(q.Decryption, who)
+	if d.Fields.SecretRef != nil {
+		q.Decryption = append(q.Decryption, "private keys are in Secret "+*d.Fields.SecretRef+", from spec.decryption.secretRef; this command does not read them")
+	}
+	q.Decryption = append(q.Decryption, decryptedFiles(d.Status)...)
+	return q.failed
+}
+
+// asked returns the first subject that asked a key service; empty if there is none.
+func asked(status *v1alpha1.DecryptionStatus) string {
+	if status == nil {
+		return ""
+	}
+	for _, file := range status.Files {
+		for _, key := range file.Keys {
+			if key.Subject != "" {
+				return key.Subject
+			}
+		}
+	}
+	return ""
+}
+
+// decryptedFiles describes the files that were decrypted last, each with its keys and with who asked.
+func decryptedFiles(status *v1alpha1.DecryptionStatus) (files []string) {
+	if status == nil {
+		return nil
+	}
+	for _, file := range status.Files {
+		var keys []string
+		for _, key := range file.Keys {
+			text := key.Name
+			if key.Subject != "" {
+				text += ", asked by " + key.Subject
+			}
+			keys = append(keys, text)
+		}
+		files = append(files, file.Name+": decrypted with "+strings.Join(keys, "; and "))
+	}
+	if status.OtherFiles > 0 {
+		files = append(files, fmt.Sprintf("and %d other files", status.OtherFiles))
+	}
+	return files
 }

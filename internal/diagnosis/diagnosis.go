@@ -54,6 +54,9 @@ type Diagnosis struct {
 	Exchange   string `json:"exchange,omitempty"`
 	Credential string `json:"credential,omitempty"`
 	Delivery   string `json:"delivery,omitempty"`
+	// Decryption says whose identity decrypts encrypted files. Then it says which keys decrypted the
+	// first files last.
+	Decryption []string `json:"decryption,omitempty"`
 	// Key is the key of the token in the controller's cache. Digest is the SHA-256 of Key, as in
 	// the log of the controller; empty if only the controller can compute it.
 	Key    string `json:"key,omitempty"`
@@ -79,7 +82,7 @@ func (d *Diagnosis) clean() {
 	} {
 		*text = plain.Text(*text)
 	}
-	for _, list := range [][]string{d.Chain, d.Unknown} {
+	for _, list := range [][]string{d.Chain, d.Decryption, d.Unknown} {
 		for i := range list {
 			list[i] = plain.Text(list[i])
 		}
@@ -109,6 +112,7 @@ func (d *Diagnosis) Write(w io.Writer) error {
 	row("exchange", d.Exchange)
 	row("credential", d.Credential)
 	row("delivery", d.Delivery)
+	row("decryption", d.Decryption...)
 	row("key", d.Key)
 	row("digest", d.Digest)
 	row("used", d.Used, d.Changed)

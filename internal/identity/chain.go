@@ -185,7 +185,7 @@ func (i *Identities) keysOf(l *link) (keys, error) {
 	switch {
 	case i.secretNamespace == "":
 		return keys{}, refuse(auth.CodeIdentityInvalid, meta.ReasonStaticIdentityNotForSources, l.subject,
-			"use an identity whose chain ends in an AWSClusterControllerIdentity, or have the administrator set identity.sourcesReadStaticKeys of the Helm chart", "this program does not read static keys")
+			"use an identity whose chain ends in an AWSClusterControllerIdentity; for objects that fetch, the administrator can also set identity.sourcesReadStaticKeys of the Helm chart", "this program does not read static keys")
 	case l.namespace != "" && l.namespace != i.secretNamespace:
 		return keys{}, refuse(auth.CodeIdentityInvalid, meta.ReasonSecretNamespaceRefused, l.subject,
 			"move the Secret to namespace "+i.secretNamespace+", and leave out spec.secretRef.namespace",

@@ -52,7 +52,7 @@ const attempts = 3
 
 // refuseIdentity refuses a key that says whose identity to use.
 func refuseIdentity(key *masterkey.AWS) error {
-	const fix = "remove it from the file; the role is that of the annotation eks.amazonaws.com/role-arn of the ServiceAccount in spec.decryption.serviceAccountName"
+	const fix = "remove it from the file; the role is that of the identity in spec.decryption, such as the annotation eks.amazonaws.com/role-arn of the ServiceAccount"
 	switch {
 	case key.Role != "":
 		return fmt.Errorf("the file names the role %.200q, and a file chooses no identity: %s", key.Role, fix)

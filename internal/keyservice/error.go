@@ -17,7 +17,8 @@ type Error struct {
 	File string
 	// Keys has an error for each key that was tried.
 	Keys []KeyError
-	// Fix is the next step for the user, as a sentence without a full stop.
+	// Fix is the next step if a key service was asked, as a sentence without a full stop. Otherwise the
+	// errors of the keys say what to do.
 	Fix string
 }
 
@@ -48,7 +49,9 @@ func (e *Error) Error() string {
 		}
 		b.WriteString(key.Error())
 	}
-	b.WriteString("; " + e.Fix)
+	if slices.ContainsFunc(e.Keys, func(key KeyError) bool { return key.Subject != "" }) {
+		b.WriteString("; " + e.Fix)
+	}
 	return b.String()
 }
 
@@ -97,7 +100,7 @@ func isTemporary(err error) bool {
 	if answer, ok := errors.AsType[*serviceError](err); ok {
 		return answer.err != nil || answer.status == 429 || answer.status >= 500 || slices.Contains(throttled(), answer.code)
 	}
-	passing := []auth.Code{auth.CodeUnreachable, auth.CodeUnavailable, auth.CodeThrottled}
+	passing := []auth.Code{auth.CodeUnreachable, auth.CodeUnavailable, auth.CodeThrottled, auth.CodeSubjectReplaced}
 	return slices.Contains(passing, auth.CodeOf(err)) || errors.Is(err, context.DeadlineExceeded)
 }
 

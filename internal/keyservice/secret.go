@@ -125,7 +125,7 @@ func (k *Keys) decryptAge(key masterkey.Key) ([]byte, error) {
 	}
 	plain, err := age.Decrypt(armor.NewReader(strings.NewReader(key.Encrypted)), k.age...)
 	if err != nil {
-		return nil, errors.New("no identity in the Secret decrypts it")
+		return nil, errors.New("no identity in the Secret decrypts it: add the right one, or encrypt the file for one that the Secret has")
 	}
 	part, err := io.ReadAll(io.LimitReader(plain, maxPlain))
 	if err != nil {
@@ -149,7 +149,7 @@ func (k *Keys) decryptOpenPGP(key masterkey.Key) ([]byte, error) {
 	bound := int64(maxPlain)
 	message, err := openpgp.ReadMessage(block.Body, k.openPGP, nil, &packet.Config{MaxDecompressedMessageSize: &bound})
 	if err != nil {
-		return nil, errors.New("no OpenPGP key in the Secret decrypts it")
+		return nil, errors.New("no OpenPGP key in the Secret decrypts it: add the right one, or encrypt the file for one that the Secret has")
 	}
 	part, err := io.ReadAll(io.LimitReader(message.UnverifiedBody, maxPlain))
 	if err != nil {

@@ -102,7 +102,7 @@ func TestOwnKeys(t *testing.T) {
 		"age": forAge(t, id.Recipient(), dataKey()), "age, post-quantum": forAge(t, hybrid.Recipient(), dataKey()),
 		"OpenPGP": forOpenPGP(t, pgp, dataKey(), packet.CompressionNone), "OpenPGP, compressed": forOpenPGP(t, pgp, dataKey(), packet.CompressionZLIB),
 	} {
-		got, err := (&keyservice.Service{}).DataKeys(t.Context(), only(key), keyservice.Caller{Keys: keys})
+		got, _, err := (&keyservice.Service{}).DataKeys(t.Context(), only(key), keyservice.Caller{Keys: keys})
 		if err != nil || !bytes.Equal(got["a.yaml"], dataKey()) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
@@ -119,7 +119,7 @@ func TestOracle(t *testing.T) {
 		"10 MiB": bytes.Repeat([]byte("s"), 10<<20), "64 bytes": bytes.Repeat([]byte("s"), 64),
 	} {
 		for _, key := range []masterkey.Key{forAge(t, id.Recipient(), plain), forOpenPGP(t, pgp, plain, packet.CompressionZLIB)} {
-			got, err := (&keyservice.Service{}).DataKeys(t.Context(), only(key), keyservice.Caller{Keys: keys})
+			got, _, err := (&keyservice.Service{}).DataKeys(t.Context(), only(key), keyservice.Caller{Keys: keys})
 			if _, ok := errors.AsType[*keyservice.Error](err); !ok || len(got) > 0 || strings.Contains(err.Error(), "swordfish") {
 				t.Errorf("%s: %q, %v", name, got, err)
 			}
@@ -133,7 +133,7 @@ func TestLongDataKey(t *testing.T) {
 	keys, err := keyservice.ParseKeys(map[string][]byte{"a.agekey": []byte(id.String())})
 	must.Succeed(t, err)
 	key := forAge(t, id.Recipient(), bytes.Repeat([]byte("k"), 32<<10))
-	if _, err := (&keyservice.Service{}).DataKeys(t.Context(), only(key), keyservice.Caller{Keys: keys}); err == nil || !strings.Contains(err.Error(), "too long") {
+	if _, _, err := (&keyservice.Service{}).DataKeys(t.Context(), only(key), keyservice.Caller{Keys: keys}); err == nil || !strings.Contains(err.Error(), "too long") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -40,61 +40,75 @@ type Caller struct {
 // concurrentFiles is how many files of one build are decrypted at once.
 const concurrentFiles = 4
 
-// DataKeys returns the data keys of all files, by the files' names. An error is an [*Error] if a file
-// cannot be decrypted, or the cause of ctx.
+// Use says that a master key decrypted the data key of a file, or a part of it.
+type Use struct {
+	// File is the file's name, and Key is the type and the name of the master key.
+	File, Key string
+	// Subject is who asked a key service; empty for a key of the tenant's Secret.
+	Subject string
+}
+
+// DataKeys returns the data keys of all files, by the files' names, and which master keys decrypted
+// them. The uses are sorted by file. An error is an [*Error] if a file cannot be decrypted, or the cause
+// of ctx.
 //
 // For each key group, the keys are tried until one of them decrypts its part. Keys of a Secret are
 // tried first. No group is tried once there are enough parts.
-func (s *Service) DataKeys(ctx context.Context, files []masterkey.File, caller Caller) (map[string][]byte, error) {
+func (s *Service) DataKeys(ctx context.Context, files []masterkey.File, caller Caller) (map[string][]byte, []Use, error) {
 	var (
 		mu   sync.Mutex
 		keys = map[string][]byte{}
+		uses []Use
 	)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(concurrentFiles)
 	for _, file := range files {
 		group.Go(func() error {
-			key, err := s.dataKey(ctx, file, caller)
+			key, used, err := s.dataKey(ctx, file, caller)
 			if err != nil {
 				return err
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			keys[file.Name] = key
+			keys[file.Name], uses = key, append(uses, used...)
 			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return keys, nil
+	slices.SortStableFunc(uses, func(a, b Use) int { return cmp.Compare(a.File, b.File) })
+	return keys, uses, nil
 }
 
-// dataKey returns the data key of one file.
-func (s *Service) dataKey(ctx context.Context, file masterkey.File, caller Caller) ([]byte, error) {
+// dataKey returns the data key of one file, and which master keys decrypted it.
+func (s *Service) dataKey(ctx context.Context, file masterkey.File, caller Caller) ([]byte, []Use, error) {
 	failure := &Error{File: file.Name, Fix: "grant the key to the identity of spec.decryption, or encrypt the file for a key that it may use"}
 	if err := file.Check(); err != nil {
 		failure.Keys = []KeyError{{Key: "the file", Err: err}}
-		return nil, failure
+		return nil, nil, failure
 	}
 	var parts [][]byte
+	var uses []Use
 	for _, group := range file.Groups {
-		part, failed := s.part(ctx, file, group, caller)
+		part, use, failed := s.part(ctx, file, group, caller)
 		if part == nil {
 			failure.Keys = append(failure.Keys, failed...)
 			if err := context.Cause(ctx); err != nil {
-				return nil, errors.Join(err, failure)
+				return nil, nil, errors.Join(err, failure)
 			}
 			continue
 		}
+		uses = append(uses, use)
 		if len(file.Groups) == 1 {
-			return part, nil
+			return part, uses, nil
 		}
 		if parts = append(parts, part); len(parts) == file.Threshold {
-			return combine(parts, failure)
+			key, err := combine(parts, failure)
+			return key, uses, err
 		}
 	}
-	return nil, failure
+	return nil, nil, failure
 }
 
 // combine returns the data key of which key groups have decrypted the parts.
@@ -108,7 +122,7 @@ func combine(parts [][]byte, failure *Error) ([]byte, error) {
 }
 
 // part returns what the first possible key of a group decrypts, or nil and the failures of all keys.
-func (s *Service) part(ctx context.Context, file masterkey.File, group masterkey.Group, caller Caller) ([]byte, []KeyError) {
+func (s *Service) part(ctx context.Context, file masterkey.File, group masterkey.Group, caller Caller) ([]byte, Use, []KeyError) {
 	var failed []KeyError
 	for _, key := range inOrder(group) {
 		if ctx.Err() != nil {
@@ -119,11 +133,11 @@ func (s *Service) part(ctx context.Context, file masterkey.File, group masterkey
 			err = errors.New("what it decrypts is no data key")
 		}
 		if err == nil {
-			return part, nil
+			return part, Use{file.Name, key.String(), subject}, nil
 		}
 		failed = append(failed, KeyError{Key: key.String(), Subject: subject, Err: err})
 	}
-	return nil, failed
+	return nil, Use{}, failed
 }
 
 // inOrder returns the keys in the order in which they are tried, as SOPS does: age, OpenPGP, and the

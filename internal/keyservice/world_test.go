@@ -223,7 +223,15 @@ func (w *world) decrypt(ctx context.Context, tenant string, files ...masterkey.F
 	at := func(context.Context, string) ([]auth.Option, string, error) {
 		return w.options(tenant), subjectOf(tenant), nil
 	}
-	keys, err := w.service.DataKeys(ctx, files, keyservice.Caller{Keys: w.keys, At: at})
+	keys, uses, err := w.service.DataKeys(ctx, files, keyservice.Caller{Keys: w.keys, At: at})
+	for _, use := range uses {
+		if _, ok := keys[use.File]; !ok || use.Key == "" || use.Subject != subjectOf(tenant) && use.Subject != "" {
+			w.t.Errorf("a key was used like this: %+v", use)
+		}
+	}
+	if len(keys) > len(uses) {
+		w.t.Errorf("%d keys, and %d uses", len(keys), len(uses))
+	}
 	return keys, w.cloud.Journal().Calls(journal.Filter{After: after}), err
 }
 

@@ -150,9 +150,16 @@ type Kind struct {
 	// KubeConfig returns the name of the Secret with the kubeconfig file of the cluster in which an object
 	// acts; empty for this cluster. Nil: all objects of the kind act in this cluster.
 	KubeConfig func(Resource) string
+	// Decryption describes how an object decrypts files; nil if the object decrypts nothing. The
+	// function is nil if objects of the kind have no encrypted files.
+	Decryption func(Resource) *Decryption
 	// IdentityRef returns an object's reference to an AWS identity; nil if there is no reference.
 	// The function is nil if objects of the kind cannot refer to an AWS identity.
 	IdentityRef func(Resource) *spec.IdentityRef
+	// OnlyIdentityRef returns an object that has the same reference to an AWS identity, and nothing
+	// else. Programs that only count the users of identities store such objects. Required with
+	// IdentityRef, unless IdentityController reconciles the objects.
+	OnlyIdentityRef func(Resource) Resource
 	// WorkloadIdentity returns the name of the WorkloadIdentity that an object uses; empty if it
 	// uses none. The function is nil if objects of the kind cannot use a WorkloadIdentity.
 	WorkloadIdentity func(Resource) string
@@ -185,6 +192,14 @@ type Found struct {
 	ExpiresAt *metav1.Time
 	// CloudIdentity is the cloud identity that the object represents.
 	CloudIdentity string
+}
+
+// Decryption says how an object decrypts files.
+type Decryption struct {
+	// Fields are the identity fields of the decryption, for package auth/spec.
+	Fields spec.Fields
+	// Status says which keys decrypted files last; nil if no file was decrypted.
+	Status *toolkitv1.DecryptionStatus
 }
 
 // NamedIdentity returns the AWS identity to which an object refers; the zero subject if there is no
@@ -236,6 +251,11 @@ func Acting(k Kind, address func(Resource) string) Kind {
 	k.Program = cmp.Or(k.Program, Controller)
 	k.Relation = cmp.Or(k.Relation, `object.?spec.?workloadIdentityName.orValue('') == identity.metadata.name`)
 	k.IdentityRef = of(func(o Tenant) *spec.IdentityRef { return refOf(o.GetAccess().IdentityRef) })
+	k.OnlyIdentityRef = of(func(o Tenant) Resource {
+		kept := k.New().(Tenant) //nolint:forcetypeassert // see above
+		kept.GetAccess().IdentityRef = o.GetAccess().IdentityRef
+		return kept
+	})
 	k.WorkloadIdentity = of(func(o Tenant) string { return o.GetAccess().WorkloadIdentityName })
 	if k.Source == nil {
 		k.Source = address

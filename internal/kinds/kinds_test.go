@@ -57,7 +57,7 @@ func TestTableFitsTheCRDs(t *testing.T) {
 			"HasSVIDs":           {kind.HasSVIDs(), has(spec, "credential")},
 			"KeepsArtifacts":     {kind.KeepsArtifacts(), has(status, "artifact")},
 			"Fetches":            {kind.Fetches(), has(spec, "interval") && has(spec, "provider")},
-			"UsesAWSIdentities":  {kind.UsesAWSIdentities(), has(spec, "identityRef")},
+			"UsesAWSIdentities":  {kind.UsesAWSIdentities(), has(spec, "identityRef") || has(spec.Properties["decryption"], "identityRef")},
 			"WorkloadIdentity":   {kind.WorkloadIdentity != nil, has(spec, "workloadIdentityName") || has(spec, "workloadIdentity")},
 			"Relation":           {kind.Relation != "", has(spec, "workloadIdentityName") || has(spec, "workloadIdentity")},
 			"Found with Success": {kind.Found != nil, kind.Success != ""},
@@ -156,6 +156,7 @@ func TestWrongEntries(t *testing.T) {
 		"needs the Program that reconciles it":      func(k *kinds.Kind) { k.Program = "other" },
 		"needs a Go type of its name":               func(k *kinds.Kind) { k.New = kinds.Bucket().New },
 		"must be made by Acting, with a Server":     func(k *kinds.Kind) { k.Server = "" },
+		"needs OnlyIdentityRef with IdentityRef":    func(k *kinds.Kind) { k.OnlyIdentityRef = nil },
 		"needs AddressField and Fields with Server": func(k *kinds.Kind) { k.Fields = nil },
 		"needs Found, Source and a status":          func(k *kinds.Kind) { k.Source = nil },
 	} {

@@ -135,6 +135,7 @@ func (k Kind) check() error {
 			"must be made by Acting, with a Server",
 		},
 		{k.Server == "" || k.AddressField != "" && k.Fields != nil, "needs AddressField and Fields with Server"},
+		{k.IdentityRef == nil || k.Program == IdentityController || k.OnlyIdentityRef != nil, "needs OnlyIdentityRef with IdentityRef"},
 		{!k.HasSVIDs() || k.Fields != nil, "needs Fields, since its objects can have SVIDs"},
 		{k.Success == "" || k.Found != nil && k.Source != nil && hasStatus, "needs Found, Source and a status with Success"},
 	} {

@@ -76,6 +76,20 @@ func Kustomization() Kind {
 			}
 			return ""
 		}),
+		Decryption: of(DecryptionOf),
+		IdentityRef: of(func(o *v1alpha1.Kustomization) *spec.IdentityRef {
+			if o.Spec.Decryption == nil {
+				return nil
+			}
+			return refOf(o.Spec.Decryption.IdentityRef)
+		}),
+		OnlyIdentityRef: of(func(o *v1alpha1.Kustomization) Resource {
+			kept := &v1alpha1.Kustomization{}
+			if o.Spec.Decryption != nil && o.Spec.Decryption.IdentityRef != nil {
+				kept.Spec.Decryption = &v1alpha1.Decryption{IdentityRef: o.Spec.Decryption.IdentityRef}
+			}
+			return kept
+		}),
 		Success: "Applied",
 		Source: of(func(o *v1alpha1.Kustomization) string {
 			return strings.TrimSuffix(o.Spec.SourceRef.Kind+"/"+o.Spec.SourceRef.Name+"/"+strings.Trim(strings.TrimPrefix(o.Spec.Path, "."), "/"), "/")
@@ -86,5 +100,21 @@ func Kustomization() Kind {
 			}
 			return &Found{Text: "revision " + o.Status.LastAppliedRevision, Revision: o.Status.LastAppliedRevision}
 		}),
+	}
+}
+
+// DecryptionOf implements Kind.Decryption for Kustomizations. The identity fields name no cloud: each
+// encrypted file names its keys.
+func DecryptionOf(o *v1alpha1.Kustomization) *Decryption {
+	d := o.Spec.Decryption
+	if d == nil {
+		return nil
+	}
+	return &Decryption{
+		Fields: spec.Fields{
+			Namespace: o.Namespace, Path: "spec.decryption", ProviderLater: true, ServiceAccountName: d.ServiceAccountName,
+			WorkloadIdentityName: d.WorkloadIdentityName, IdentityRef: refOf(d.IdentityRef), SecretRef: nameOf(d.SecretRef),
+		},
+		Status: o.Status.Decryption,
 	}
 }

@@ -260,6 +260,9 @@ type KustomizationSpec struct {
 
 // Decryption says how encrypted files are decrypted, and with whose identity. Which cloud is asked
 // follows from the master keys in each file.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.workloadIdentityName) || !has(self.serviceAccountName)",message="workloadIdentityName and serviceAccountName exclude each other: name one identity",fieldPath=".workloadIdentityName"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.serviceAccountName) && !has(self.workloadIdentityName)",message="identityRef excludes serviceAccountName and workloadIdentityName: name one identity",fieldPath=".identityRef"
 type Decryption struct {
 	// provider must be "sops". Required.
 	//
@@ -269,11 +272,31 @@ type Decryption struct {
 
 	// serviceAccountName names the ServiceAccount that asks the key services of clouds, in this
 	// object's namespace. It is another one than spec.serviceAccountName, which applies. Default: the
-	// administrator's default account for decryption; without it, no cloud is asked.
+	// administrator's default account for decryption. Without this default, the controller's own
+	// identity asks if the administrator lends it to this namespace. Otherwise no cloud is asked.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
+
+	// workloadIdentityName names a WorkloadIdentity in this object's namespace. The WorkloadIdentity
+	// asks a key service in place of a ServiceAccount. Its spec.targetSystem.type says which cloud is
+	// asked: "aws", "azure" or "gcp". Its audiences must contain the audience that this cloud expects.
+	//
+	// The administrator must have installed Lanyard's token server. Default: none.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	WorkloadIdentityName string `json:"workloadIdentityName,omitempty"`
+
+	// identityRef names the AWS identity that asks AWS KMS, in place of serviceAccountName. No other
+	// cloud is asked. An AWSServiceAccountIdentity must be in this object's namespace. An identity of
+	// any other kind belongs to an administrator, who lends it to namespaces with
+	// spec.allowedNamespaces. Default: none.
+	//
+	// +optional
+	IdentityRef *meta.AWSIdentityReference `json:"identityRef,omitempty"`
 
 	// secretRef names a Secret with private keys, in this object's namespace: identities of age in
 	// keys that end in ".agekey", and OpenPGP keys without a passphrase in keys that end in ".asc".
@@ -612,6 +635,12 @@ type KustomizationStatus struct {
 	// +optional
 	Inventory *Inventory `json:"inventory,omitempty"`
 
+	// decryption says which keys decrypted the files of the manifests that were applied last. The field
+	// is absent if no file was encrypted.
+	//
+	// +optional
+	Decryption *DecryptionStatus `json:"decryption,omitempty"`
+
 	// history has what was applied, the last first. It has at most five entries. An entry changes when
 	// manifests are applied for the first time, when objects had to be changed, and when the result or
 	// the revision changes. A reconciliation that finds everything in place changes no entry.
@@ -619,6 +648,52 @@ type KustomizationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxItems=5
 	History []HistoryEntry `json:"history,omitempty"`
+}
+
+// DecryptionStatus says which keys decrypted files.
+type DecryptionStatus struct {
+	// files has the first files by name, at most 10.
+	//
+	// +required
+	// +kubebuilder:validation:MaxItems=10
+	// +listType=atomic
+	Files []DecryptedFile `json:"files"`
+
+	// otherFiles is the number of files that are not in the list.
+	//
+	// +optional
+	OtherFiles int32 `json:"otherFiles,omitempty"`
+}
+
+// DecryptedFile is a file that was decrypted.
+type DecryptedFile struct {
+	// name is the path of the file in the artifact. A value in the data of a Secret can also be an
+	// encrypted file. Its name is the path of the manifest, the Secret, and the key of the data.
+	//
+	// +required
+	Name string `json:"name"`
+
+	// keys are the master keys that decrypted the file's data key. Each key group that was needed has
+	// one key. At most three keys are listed.
+	//
+	// +required
+	// +kubebuilder:validation:MaxItems=3
+	// +listType=atomic
+	Keys []DecryptionKey `json:"keys"`
+}
+
+// DecryptionKey is a master key that decrypted a data key.
+type DecryptionKey struct {
+	// name is the type and the name of the key, such as "AWS KMS key arn:…".
+	//
+	// +required
+	Name string `json:"name"`
+
+	// subject names the identity that asked the key service, such as
+	// "system:serviceaccount:tenant-a:kms". The field is absent for a private key in a Secret.
+	//
+	// +optional
+	Subject string `json:"subject,omitempty"`
 }
 
 // HistoryEntry says how some manifests were applied.

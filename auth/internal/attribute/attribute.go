@@ -74,7 +74,7 @@ func (a Attribute) Missing(subject auth.Subject, what, value string) error {
 		Err: fmt.Errorf("%s names no %s", keyOf(subject), what),
 	}
 	if subject.Kind() == auth.KindWorkloadIdentity {
-		missing.Fix = "check that spec.provider is the targetSystem.type of " + nameOf(subject) + ", and " + missing.Fix
+		missing.Fix = "check that the targetSystem.type of " + nameOf(subject) + " is the object's cloud (spec.provider, or that of a file's key), and " + missing.Fix
 	}
 	return missing
 }

@@ -361,9 +361,9 @@ readinessProbe:
 {{- if or .Values.issuer.url (.Values.spiffe).trustDomain -}}true{{- end -}}
 {{- end -}}
 
-{{/* "true" if the grant of the controller's own identity needs namespace labels. */}}
-{{- define "lanyard.readsNamespaces" -}}
-{{- with .Values.identity.controllerNamespaces -}}
+{{/* "true" if a grant of a controller's own identity needs namespace labels. Takes the grant, which may be null. */}}
+{{- define "lanyard.selectsNamespaces" -}}
+{{- with . -}}
 {{- if and (hasKey . "selector") .selector -}}true{{- end -}}
 {{- end -}}
 {{- end -}}

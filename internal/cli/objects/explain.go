@@ -29,6 +29,7 @@ KIND is ` + cluster.AnyKind(std.Kinds.Where(diagnosis.Knows).Names()) + `. Each 
   proof       what proves the subject
   exchange    who gives a credential for the proof
   credential  what the controller shows to the server
+  decryption  who asks key services for encrypted files, and which keys decrypted the first files last
   key         the key of the credential in the controller's cache; digest is its SHA-256, as in the controller's log
   used        whose credential the controller used last
   refused     why the object gets no credential, or what was refused to its account

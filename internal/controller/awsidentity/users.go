@@ -87,7 +87,7 @@ func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 	kept := map[client.Object]cache.ByObject{}
 	for _, kind := range table.Where(kinds.Kind.UsesAWSIdentities) {
 		keep := object.Remember
-		if kind.Fetches() {
+		if kind.OnlyIdentityRef != nil {
 			keep = rememberRef(kind)
 		}
 		kept[kind.New()] = cache.ByObject{Transform: keep}
@@ -96,24 +96,20 @@ func UsersByObject(table kinds.Table) map[client.Object]cache.ByObject {
 }
 
 // rememberRef returns a cache's transform. The transform keeps only what identifies an object, and
-// the object's reference to an AWS identity. Objects of the kind must implement [kinds.Tenant].
+// the object's reference to an AWS identity. It leaves out the rest before it bounds the size, because
+// the inventory of a Kustomization may be large.
 func rememberRef(kind kinds.Kind) toolscache.TransformFunc {
 	return func(stored any) (any, error) {
-		whole, err := memory.Kept{}.Remember(stored)
-		o, ok := whole.(kinds.Tenant)
-		if err != nil || !ok {
-			return whole, err // whole is a tombstone of the cache: the watch has missed a deletion
-		}
-		kept, ok := kind.New().(kinds.Tenant)
+		o, ok := stored.(kinds.Resource)
 		if !ok {
-			return nil, fmt.Errorf("objects of kind %s do not act as a tenant", kind.Kind)
+			return stored, nil // a tombstone of the cache: the watch has missed a deletion
 		}
+		kept := kind.OnlyIdentityRef(o)
 		kept.SetNamespace(o.GetNamespace())
 		kept.SetName(o.GetName())
 		kept.SetUID(o.GetUID())
 		kept.SetResourceVersion(o.GetResourceVersion())
-		kept.GetAccess().IdentityRef = o.GetAccess().IdentityRef
-		return kept, nil
+		return memory.Kept{}.Remember(kept)
 	}
 }
 

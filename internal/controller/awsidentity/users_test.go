@@ -38,6 +38,7 @@ func users() []client.Object {
 		&toolkitv1.OCIRepository{ObjectMeta: named, Spec: toolkitv1.OCIRepositorySpec{URL: "oci://h/r", RegistryAccess: toolkitv1.RegistryAccess{Access: access}}},
 		&toolkitv1.ImageRepository{ObjectMeta: named, Spec: toolkitv1.ImageRepositorySpec{Image: "h/r", RegistryAccess: toolkitv1.RegistryAccess{Access: access}}},
 		&toolkitv1.Bucket{ObjectMeta: named, Spec: toolkitv1.BucketSpec{BucketName: "b", Access: access}},
+		&toolkitv1.Kustomization{ObjectMeta: named, Spec: toolkitv1.KustomizationSpec{Path: "large", Decryption: &toolkitv1.Decryption{Provider: "sops", IdentityRef: ref}}},
 		&infrav1.AWSCluster{ObjectMeta: named, Spec: infrav1.AWSClusterSpec{Region: "eu-west-1", IdentityRef: ref}},
 		&v1alpha1.WorkloadIdentityBinding{ObjectMeta: named, Spec: v1alpha1.WorkloadIdentityBindingSpec{
 			IdentityRef: &v1alpha1.BindingIdentityReference{Kind: ref.Kind, Name: ref.Name},
@@ -77,20 +78,27 @@ func TestUsersOfAllKinds(t *testing.T) {
 	}
 }
 
-// TestRememberRef checks that the cache stores only what identifies a tenant's object, and the
-// object's reference to an AWS identity.
+// TestRememberRef checks that the cache stores only what identifies an object of another program, and
+// the object's reference to an AWS identity.
 func TestRememberRef(t *testing.T) {
 	for _, o := range users() {
 		kind, _ := kinds.All().Of(o)
-		if !kind.Fetches() {
+		want := kind.New()
+		switch o := o.(type) {
+		case kinds.Tenant:
+			want.(kinds.Tenant).GetAccess().IdentityRef = o.GetAccess().IdentityRef
+		case *toolkitv1.Kustomization:
+			want.(*toolkitv1.Kustomization).Spec.Decryption = &toolkitv1.Decryption{IdentityRef: o.Spec.Decryption.IdentityRef}
+		default:
+			if kind.OnlyIdentityRef != nil {
+				t.Errorf("%s is not tested", kind.Kind)
+			}
 			continue
 		}
-		want := kind.New().(kinds.Tenant)
 		want.SetNamespace("team-a")
 		want.SetName("app")
 		want.SetUID("uid-1")
 		want.SetResourceVersion("7")
-		want.GetAccess().IdentityRef = o.(kinds.Tenant).GetAccess().IdentityRef
 		if got, err := rememberRef(kind)(o); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v, want %+v", kind.Kind, got, err, want)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/lanyard-dev/lanyard/internal/desired"
 	"github.com/lanyard-dev/lanyard/internal/encryptedfile/masterkey"
 	"github.com/lanyard-dev/lanyard/internal/health"
+	"github.com/lanyard-dev/lanyard/internal/keyservice"
 	"github.com/lanyard-dev/lanyard/internal/kustomize"
 	"github.com/lanyard-dev/lanyard/internal/memory/reserve"
 )
@@ -46,6 +47,7 @@ type run struct {
 	unsure    bool          // a write of the inventory has failed, and may have been carried out
 	watch     watch
 	attempt   attempt
+	decrypted *v1alpha1.DecryptionStatus // what status.decryption should have
 	warning   object.Warning
 	mu        sync.Mutex // guards watch.healthy while objects are read
 }
@@ -148,6 +150,7 @@ func (r *run) finish(ctx context.Context, versions *apply.Versions, unknown []ta
 	if err != nil {
 		return news, err
 	}
+	r.o.Status.Decryption = r.decrypted.DeepCopy()
 	r.o.Status.LastAppliedRevision, r.o.Status.LastAppliedOriginRevision = r.plan.revision, r.plan.originRevision
 	if waited && news.Note == "" {
 		news.Reason, news.Note = "Healthy", "the objects of revision "+r.plan.revision+" are healthy"
@@ -159,7 +162,7 @@ func (r *run) finish(ctx context.Context, versions *apply.Versions, unknown []ta
 func (r *run) record(input hash, versions *apply.Versions) {
 	r.Records.set(r.o, record{
 		input: input, inventory: r.inventory, unsure: r.unsure || !slices.Equal(r.inventory, r.stored), versions: versions,
-		watch: r.watch, attempt: r.attempt,
+		watch: r.watch, attempt: r.attempt, decrypted: r.decrypted,
 	})
 }
 
@@ -228,6 +231,7 @@ func (r *run) recall(ctx context.Context) (err error) {
 	r.judge = health.New(r.Expressions, r.owner.Namespace, r.plan.checks, r.isSecret())
 	last, known := r.Records.get(r.o)
 	r.last, r.inventory, r.stored, r.watch, r.attempt = last, last.inventory, last.inventory, last.watch, last.attempt
+	r.decrypted = last.decrypted
 	if !known || last.unsure {
 		if r.stored, err = r.readInventory(ctx, r.o); err != nil {
 			return err
@@ -265,9 +269,11 @@ func (r *run) build(ctx context.Context) ([]*unstructured.Unstructured, error) {
 		spec.Substitute = &substitute
 	}
 	request := kustomize.Request{Tenant: r.owner.Namespace, Archive: archive, Spec: spec, Secret: r.variables.Secret}
+	var uses []keyservice.Use
 	if r.o.Spec.Decryption != nil {
-		request.DataKeys = func(ctx context.Context, files []masterkey.File) (map[string][]byte, error) {
-			return r.Decryption.dataKeys(ctx, r.Live, r.o, files)
+		request.DataKeys = func(ctx context.Context, files []masterkey.File) (keys map[string][]byte, err error) {
+			keys, uses, err = r.Decryption.dataKeys(ctx, r.Live, r.o, files)
+			return keys, err
 		}
 	}
 	built, err := r.Builder.Build(ctx, request)
@@ -277,6 +283,7 @@ func (r *run) build(ctx context.Context) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.decrypted = statusOf(uses)
 	if r.last.input != r.input { // each artifact is told once, and not after each drift
 		r.warning = unencrypted(built)
 	}

@@ -73,8 +73,8 @@ func (k *kind) View(o *v1alpha1.Kustomization) object.View {
 	for _, ref := range o.Spec.DependsOn {
 		view.DependsOn = append(view.DependsOn, object.Dependency{Kind: v1alpha1.KustomizationKind, Namespace: o.Namespace, Name: ref.Name})
 	}
-	if account := k.Decryption.account(o); !account.IsZero() {
-		view.DependsOn = append(view.DependsOn, object.DependencyOn(account))
+	if subject := k.Decryption.subject(o); !subject.IsZero() {
+		view.DependsOn = append(view.DependsOn, object.DependencyOn(subject))
 	}
 	if o.Spec.RetryInterval != nil {
 		view.RetryWithin = o.Spec.RetryInterval.Duration

@@ -35,6 +35,8 @@ type record struct {
 	versions *apply.Versions
 	watch    watch
 	attempt  attempt
+	// decrypted is what status.decryption should have.
+	decrypted *v1alpha1.DecryptionStatus
 }
 
 type hash [sha256.Size]byte

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/lanyard-dev/lanyard/auth/endpoint"
+	"github.com/lanyard-dev/lanyard/auth/grant"
 	"github.com/lanyard-dev/lanyard/internal/artifact/content"
 	"github.com/lanyard-dev/lanyard/internal/program"
 )
@@ -43,6 +44,18 @@ type Flags struct {
 	// DefaultDecryptionServiceAccount is the name of the account that decrypts for Kustomizations
 	// whose spec.decryption names no account; empty for no default.
 	DefaultDecryptionServiceAccount string
+	// KeyRingNamespace is the namespace of the KeyRing of Lanyard's token server. Empty: the cluster
+	// has no token server, and objects with workloadIdentityName are refused.
+	KeyRingNamespace string
+	// IdentitiesAtHub says that the WorkloadIdentities are in another cluster, the hub. Objects with
+	// workloadIdentityName are then refused.
+	IdentitiesAtHub bool
+	// AWSIdentities lets objects name AWS identities. The controller's own identity at AWS then needs
+	// two grants: ControllerIdentityNamespaces, and that of the AWSClusterControllerIdentity.
+	AWSIdentities bool
+	// ControllerIdentityNamespaces are the namespaces in which the controller decrypts with its own
+	// identity, for objects that name no identity.
+	ControllerIdentityNamespaces grant.Namespaces
 	// Guard decides which API servers and proxies a kubeconfig file of a tenant may name, and at which
 	// addresses key services may be.
 	Guard endpoint.Guard
@@ -85,7 +98,11 @@ func Parse(args []string, version string, out io.Writer) (f Flags, done bool, er
 	set.Var(&artifact, "artifact-max-size", "largest size of one artifact")
 	set.BoolVar(&f.ExternalArtifacts, "external-artifacts", false, "let objects use Flux's ExternalArtifacts as sources; the cluster must have the kind")
 	set.StringVar(&f.DefaultServiceAccount, "default-service-account", "", "ServiceAccount of the own namespace for objects that name none; default none: they are refused")
-	set.StringVar(&f.DefaultDecryptionServiceAccount, "default-decryption-service-account", "", "ServiceAccount of the own namespace that decrypts for objects whose spec.decryption names none; default none: no cloud is asked")
+	set.StringVar(&f.DefaultDecryptionServiceAccount, "default-decryption-service-account", "", "ServiceAccount of the own namespace that decrypts for objects whose spec.decryption names no identity; default none: --controller-identity-namespaces decides")
+	set.StringVar(&f.KeyRingNamespace, "keyring-namespace", "", "namespace of the KeyRing of Lanyard's token server, which is its own; default none: objects with spec.decryption.workloadIdentityName are refused")
+	set.BoolVar(&f.IdentitiesAtHub, "identities-at-hub", false, "the WorkloadIdentities are in another cluster, the hub: objects with spec.decryption.workloadIdentityName are refused")
+	set.BoolVar(&f.AWSIdentities, "aws-identities", false, "let objects name AWS identities (spec.decryption.identityRef); the controller's own identity at AWS is then lent only where the AWSClusterControllerIdentity default admits the namespace too")
+	set.Var(&f.ControllerIdentityNamespaces, "controller-identity-namespaces", `namespaces in which the controller decrypts with its own identity, for objects that name no identity, if there is no default account: a,b or a grant such as {"list":["a"]}; default none`)
 	set.Var(&f.Guard.AllowHosts, "allowed-endpoint-hosts", "API servers and proxies of other clusters (spec.kubeConfig) that may have any address; exact names, no wildcards")
 	set.Var(&f.Guard.DenyCIDRs, "deny-cidrs", "networks in which the API servers and proxies of other clusters must not be, unless --allowed-endpoint-hosts lists them. The value replaces the default. Loopback, link-local and metadata services are always refused, also with --deny-cidrs=")
 	set.IntVar(&f.BuildConcurrent, "build-concurrent", 2, "number of builds at once; each uses up to --build-max-memory")
@@ -118,6 +135,8 @@ func (f *Flags) check() error {
 		return fmt.Errorf("--default-service-account: %q is not the name of a ServiceAccount", f.DefaultServiceAccount)
 	case f.DefaultDecryptionServiceAccount != "" && len(validation.IsDNS1123Subdomain(f.DefaultDecryptionServiceAccount)) > 0:
 		return fmt.Errorf("--default-decryption-service-account: %q is not the name of a ServiceAccount", f.DefaultDecryptionServiceAccount)
+	case f.KeyRingNamespace != "" && len(validation.IsDNS1123Label(f.KeyRingNamespace)) > 0:
+		return fmt.Errorf("--keyring-namespace: %q is not a name of a namespace", f.KeyRingNamespace)
 	case f.ArtifactMaxSize < 1:
 		return errors.New("--artifact-max-size must be more than 0")
 	case f.BuildConcurrent < 1:
