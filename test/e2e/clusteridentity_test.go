@@ -97,6 +97,13 @@ func startIdentities(t *testing.T, identity map[string]any, namespaces ...any) {
 		"identity": all, "rbac": map[string]any{"tenantNamespaces": namespaces}, "extraEnv": listing,
 		"identityController": map[string]any{"extraEnv": environment(variables...)},
 	})
+	startIdentityController(t)
+}
+
+// startIdentityController starts the identity controller, which runs until the test ends. Then the AWS
+// identities are removed.
+func startIdentityController(t *testing.T) {
+	t.Helper()
 	program, err := world.StartProgram(t.Context(), local.ProgramOptions{Workload: "lanyard-identity-controller", Binary: daemon("lanyard-identity-controller")})
 	must(t, "start the identity controller", err)
 	t.Cleanup(func() {

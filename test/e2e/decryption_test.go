@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -154,6 +155,15 @@ func TestStoryDecryption(t *testing.T) {
 	// At rest, no key service is asked. A Secret that somebody changed is decrypted again.
 	before := keyA.decryptions()
 	time.Sleep(3 * ofA.Spec.Interval.Duration)
+	// A forged status is mended, without a build.
+	forged := []byte(`{"status":{"decryption":{"files":[{"name":"forged","keys":[]}]}}}`)
+	must(t, "forge the status", objects.Status().Patch(t.Context(), ofA.DeepCopy(), client.RawPatch("application/merge-patch+json", forged)))
+	await(t, ofA, "the status says who decrypted", func(o *v1alpha1.Kustomization) error {
+		want := v1alpha1.DecryptedFile{Name: "db.yaml", Keys: []v1alpha1.DecryptionKey{
+			{Name: "AWS KMS key " + keyA.arn, Subject: "system:serviceaccount:" + a.namespace + ":" + decrypter},
+		}}
+		return wantf(o.Status.Decryption != nil && reflect.DeepEqual(o.Status.Decryption.Files, []v1alpha1.DecryptedFile{want}), "%+v", o.Status.Decryption)
+	})
 	keyA.decrypted(t, "at rest", before)
 	changed := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: a.namespace, Name: "db"}}
 	must(t, "change the Secret", objects.Patch(t.Context(), changed, client.RawPatch("application/merge-patch+json", []byte(`{"data":{"password":"eA=="}}`))))
@@ -176,6 +186,43 @@ func TestStoryDecryption(t *testing.T) {
 	})
 	await(t, ofA, "it is applied", applied(a.namespace+"_db__Secret"))
 	a.password(t, "db", secretMark+"later")
+}
+
+// TestDecryptionAtRest has 200 Kustomizations with an encrypted file. For ten intervals nobody asks
+// AWS. After a change of the file, each Kustomization asks once.
+func TestDecryptionAtRest(t *testing.T) {
+	alone(t, "the chart grants more for the apply controller")
+	const count, intervals = 200, 10
+	tn := newApplyTenant(t, "apply-decryption-rest", map[string]string{"empty.txt": ""})
+	key := tn.atKMS(t)
+	startApplying(t, nil, tn)
+	release := func(password string) {
+		tn.release(t, map[string]string{"db.yaml": encrypted(t, key.env, "db.yaml", secretManifest("db", secretMark+password), onlyData("--kms", key.arn)...)})
+	}
+	release("first")
+	var all []*v1alpha1.Kustomization
+	for i := range count {
+		o := tn.decrypting(fmt.Sprintf("app-%d", i))
+		o.Spec.NamePrefix, o.Spec.Interval.Duration = fmt.Sprintf("app-%d-", i), 3*time.Second
+		create(t, o)
+		all = append(all, o)
+	}
+	for i, o := range all {
+		await(t, o, "it is applied", applied(fmt.Sprintf("%s_app-%d-db__Secret", tn.namespace, i)))
+	}
+	key.decrypted(t, "after the first build of each", count)
+	begin := world.Cloud().Journal().Last()
+	time.Sleep(intervals * all[0].Spec.Interval.Duration)
+	for _, call := range world.Cloud().Journal().Calls(journal.Filter{After: begin}) {
+		if call.Operation == "Decrypt" || strings.Contains(call.Role+call.Principal, tn.namespace+"-kms") {
+			t.Errorf("at rest: %+v", call)
+		}
+	}
+	release("second")
+	for i := range all {
+		tn.password(t, fmt.Sprintf("app-%d-db", i), secretMark+"second")
+	}
+	key.decrypted(t, "after a change of the file", 2*count)
 }
 
 // TestDecryptionOwnKeys decrypts what the sops program encrypted for a key of age: each format, and

@@ -71,6 +71,7 @@ func TestIssuer(t *testing.T) {
 	t.Run("contexts", func(t *testing.T) { contextsAreChecked(t, w) })
 	t.Run("proposal", func(t *testing.T) { proposalAtClouds(t, w) })
 	t.Run("objects", func(t *testing.T) { objectsAtClouds(t, w.Cluster) })
+	t.Run("decryption", func(t *testing.T) { identitiesDecrypt(t, w.Cluster) })
 	t.Run("credentials", func(t *testing.T) { tokensAreCredentials(t, w) })
 	t.Run("verdicts", func(t *testing.T) { verdicts(t, w) })
 	t.Run("jobs", func(t *testing.T) { jobsWithIdentities(t, w) })
@@ -103,6 +104,7 @@ func installIssuer(t *testing.T) *issuerWorld {
 		},
 		"discovery": map[string]any{"mirrorClusterIssuer": map[string]any{"url": "https://cluster.example.com"}},
 		"rbac":      map[string]any{"tenantNamespaces": []any{grantedNamespace, ownerNamespace, thiefNamespace}},
+		"apply":     map[string]any{"enabled": true},
 	})
 	must(t, "install the chart", cluster.InstallChart(t.Context(), values))
 	return w
@@ -116,6 +118,7 @@ func (w *issuerWorld) start(t *testing.T) {
 	for _, name := range []string{discoveryServer, tokenServer, identityController, "lanyard-controller"} {
 		all = append(all, local.ProgramOptions{Workload: name, Binary: daemon(name)})
 	}
+	all = append(all, local.ProgramOptions{Workload: applyController, Binary: binary(applyController)})
 	must(t, "start the programs", w.StartPrograms(t.Context(), all, func(p *local.Program) {
 		switch p.Workload {
 		case tokenServer:

@@ -147,7 +147,7 @@ func TestKustomizationElsewhere(t *testing.T) {
 		return u.Host
 	}
 	startApplyingWith(t, map[string]any{"defaultServiceAccount": variableReader},
-		map[string]any{"allowedEndpointHosts": []any{host(there.Config().Host), host(hanging.URL)}}, tn, other)
+		map[string]any{"identity": map[string]any{"allowedEndpointHosts": []any{host(there.Config().Host), host(hanging.URL)}}}, tn, other)
 	create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: tn.namespace, Name: variableReader}})
 	grantRole(t, tn.namespace, variableReader, rbacv1.Subject{Kind: "ServiceAccount", Namespace: tn.namespace, Name: variableReader},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}})

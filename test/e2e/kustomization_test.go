@@ -36,8 +36,8 @@ func startApplying(t *testing.T, settings map[string]any, tenants ...*applyTenan
 	return startApplyingWith(t, settings, nil, tenants...)
 }
 
-// startApplyingWith is startApplying with values below "identity".
-func startApplyingWith(t *testing.T, settings, identity map[string]any, tenants ...*applyTenant) *applyProgram {
+// startApplyingWith is startApplying with further values of the chart.
+func startApplyingWith(t *testing.T, settings, further map[string]any, tenants ...*applyTenant) *applyProgram {
 	t.Helper()
 	apply := map[string]any{"enabled": true}
 	maps.Copy(apply, settings)
@@ -46,9 +46,7 @@ func startApplyingWith(t *testing.T, settings, identity map[string]any, tenants 
 		namespaces = append(namespaces, tn.namespace)
 	}
 	chart := map[string]any{"rbac": map[string]any{"tenantNamespaces": namespaces}, "apply": apply}
-	if identity != nil {
-		chart["identity"] = identity
-	}
+	maps.Copy(chart, further)
 	install(t, chart)
 	p := &applyProgram{}
 	p.start(t)

@@ -57,11 +57,10 @@ func (s *hostileServer) kubeconfig(user string) string {
 	return stage.Kubeconfig(s.URL, authority, user)
 }
 
-// publish serves an artifact with one file of manifests, and creates an OCIRepository in each
-// namespace.
-func (tn *tenant) publish(manifests string, namespaces ...*tenant) {
+// publish serves an artifact with these files, and creates an OCIRepository in each namespace.
+func (tn *tenant) publish(files map[string]string, namespaces ...*tenant) {
 	t, host := tn.t, tn.host("manifests")
-	layer := archive(t, int64(len(manifests)), strings.NewReader(manifests))
+	layer := archiveOf(t, files)
 	manifest := manifestOf(t, layer, "manifests")
 	answers := &registry{manifest: func() []byte { return manifest }, blob: func(w http.ResponseWriter) { _, _ = w.Write(layer) }}
 	tn.serve(t, host, answers.ServeHTTP)
@@ -96,7 +95,7 @@ func kubeConfig(o *v1alpha1.Kustomization, secret string) *v1alpha1.Kustomizatio
 func applyElsewhere(tn *tenant) {
 	t := tn.t
 	const stolen = "stolen"
-	tn.publish("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: "+stolen+"}\n", tn)
+	tn.publish(map[string]string{"app.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + stolen + "}\n"}, tn)
 	server := "https://kubernetes.default.svc"
 	for name, file := range map[string]string{
 		"token":   strings.Replace(hostile.kubeconfig("tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"), hostile.URL, server, 1),
@@ -151,7 +150,7 @@ func buildSlowly(tn *tenant) {
 // while.
 func (tn *tenant) applyEverywhere(manifests string, change func(o *v1alpha1.Kustomization)) {
 	all := tn.in(applyNamespaces)
-	tn.publish(manifests, all...)
+	tn.publish(map[string]string{"app.yaml": manifests}, all...)
 	for _, in := range all {
 		for i := range perApply {
 			in.tried++

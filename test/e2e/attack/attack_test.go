@@ -66,6 +66,8 @@ func attacks() []attack {
 		{"objects without number", true, flood},
 		{"manifests for others", false, applyElsewhere},
 		{"slow builds in many namespaces", false, buildSlowly},
+		{"encrypted files for other keys", false, stealKeys},
+		{"key services that are slow", false, hangKeys},
 		{"clusters that hang", false, hangCluster},
 		{"clusters with large answers", false, growAnswers},
 	}

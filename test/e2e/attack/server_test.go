@@ -97,6 +97,22 @@ func archive(t *testing.T, size int64, content io.Reader) []byte {
 	return out.Bytes()
 }
 
+// archiveOf returns a gzipped tar of these files.
+func archiveOf(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zip := gzip.NewWriter(&out)
+	pack := tar.NewWriter(zip)
+	for name, content := range files {
+		must(t, "pack", pack.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}))
+		_, err := pack.Write([]byte(content))
+		must(t, "pack", err)
+	}
+	must(t, "pack", pack.Close())
+	must(t, "pack", zip.Close())
+	return out.Bytes()
+}
+
 // trickle sends one byte now and then, until the client disconnects.
 func trickle(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", manifestType)
